@@ -1,0 +1,83 @@
+//! Everything the lifecycle may ask for. An effect is data: the engine commits the state that goes with
+//! it first, then carries it out, and its outcome comes back as an event with the same [`OpId`].
+
+use crate::id::{CopyId, OpId};
+
+/// Something to be done after the commit. Each one is idempotent: asking again after a crash is harmless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Make the box run: from its image the first time, from its files later. Leftovers of an earlier try go first.
+    Boot {
+        /// Answers name it.
+        op: OpId,
+        /// The box's files exist already and are kept: processes start anew on them (5.7).
+        keep_files: bool,
+    },
+    /// Stop everything in the box and write the copy (4.9). The box stands still in RAM afterwards, whatever came of it.
+    Freeze {
+        /// Answers name it.
+        op: OpId,
+        /// The copy to write.
+        copy: CopyId,
+        /// Stand still in RAM only, write no copy (the host cannot checkpoint, or the policy keeps none).
+        ram_only: bool,
+    },
+    /// End the processes of a standing box whose copy is good and recorded: its memory is given back.
+    Evict {
+        /// Answers name it.
+        op: OpId,
+    },
+    /// Bring the box from its copy back into RAM, standing still. Nothing of it runs yet and the copy stays good.
+    Thaw {
+        /// Answers name it.
+        op: OpId,
+        /// The copy to restore.
+        copy: CopyId,
+    },
+    /// Let a standing box run, and set right what stood still (5.10). The record says "no copy" by now.
+    Release {
+        /// Answers name it.
+        op: OpId,
+    },
+    /// Remove everything of the box: processes, mounts, cgroups, copies, files (6.11).
+    Destroy {
+        /// Answers name it.
+        op: OpId,
+        /// Keep the files (an interrupted box); everything that lives goes.
+        keep_files: bool,
+    },
+    /// Remove a copy that the record no longer names. Without an answer: what is missed goes with the next one.
+    DropCopy {
+        /// The copy to remove.
+        copy: CopyId,
+    },
+    /// Stop a recording without uploading it (4.4).
+    StopRecording,
+    /// Freeze the attached phones first (4.2, 14.4).
+    FreezePhones,
+}
+
+impl Effect {
+    /// The operation whose outcome the state waits for, if this effect has one.
+    #[must_use]
+    pub fn op(&self) -> Option<OpId> {
+        match self {
+            Self::Boot { op, .. }
+            | Self::Freeze { op, .. }
+            | Self::Evict { op }
+            | Self::Thaw { op, .. }
+            | Self::Release { op }
+            | Self::Destroy { op, .. } => Some(*op),
+            Self::DropCopy { .. } | Self::StopRecording | Self::FreezePhones => None,
+        }
+    }
+}
+
+/// Where the memory of a frozen box is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Its processes stand still in RAM.
+    Ram,
+    /// Only on disk.
+    Disk,
+}
