@@ -1,0 +1,304 @@
+//! CRIU: which one, with which options, and as a process that outlives the server.
+//!
+//! Owns the command lines and the reading of its log. Knows no state of a box and no order of a freeze.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::cgroup::Cgroup;
+use super::fsutil;
+use super::image::BOXD_IN_BOX;
+use super::paths::BoxPaths;
+
+/// The oldest version that copes with current kernels.
+const NEEDED: (u32, u32) = (4, 2);
+
+/// How long one dump or restore may take.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// A CRIU on this host.
+#[derive(Clone, Debug)]
+pub(super) struct Criu {
+    program: PathBuf,
+    /// Its version, as it says it.
+    pub(super) version: String,
+}
+
+/// How a run of CRIU ended badly.
+pub(super) enum CriuError {
+    /// Killed from outside: nothing is known of the box but that it must be dumped again before it runs.
+    Killed,
+    /// It said no.
+    Said(String),
+    /// It could not be started or watched.
+    Io(io::Error),
+}
+
+impl From<io::Error> for CriuError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Criu {
+    /// Looks for a CRIU that works here: `ICEBOX_CRIU`, our own prefix, then `PATH`. Errors say what to do.
+    pub(super) fn find() -> Result<Self, String> {
+        let named = std::env::var_os("ICEBOX_CRIU").map(PathBuf::from);
+        let places = match named {
+            Some(path) => vec![path],
+            None => vec![
+                PathBuf::from("/usr/local/lib/icebox/criu/bin/criu"),
+                PathBuf::from("criu"),
+            ],
+        };
+        let mut found_old = None;
+        for program in places {
+            let Some(version) = version_of(&program) else {
+                continue;
+            };
+            if parse_version(&version) >= Some(NEEDED) {
+                return Ok(Self { program, version });
+            }
+            found_old = Some(version);
+        }
+        let (major, minor) = NEEDED;
+        Err(match found_old {
+            Some(version) => format!(
+                "CRIU {version} is too old for current kernels, {major}.{minor} or later is needed: \
+                 run scripts/bootstrap, or install a newer criu"
+            ),
+            None => format!(
+                "CRIU is not installed: run scripts/bootstrap, or install criu {major}.{minor} or later"
+            ),
+        })
+    }
+
+    /// Starts the dump of the box whose first process is `pid1` into `images`. The box's v2 cgroup is
+    /// frozen before and after.
+    pub(super) fn dump(
+        &self,
+        paths: &BoxPaths,
+        cgroup: &Cgroup,
+        pid1: u32,
+        images: &Path,
+    ) -> io::Result<Running> {
+        let mut command = self.command("dump", images);
+        command
+            .arg("--tree")
+            .arg(pid1.to_string())
+            .arg("--freeze-cgroup")
+            .arg(cgroup.unified())
+            .args(["--leave-running", "--skip-in-flight"])
+            // The default lock costs 120 ms and, if CRIU is killed, leaves the box's loopback blocked.
+            // Nothing can arrive meanwhile: the whole box stands still.
+            .args(["--network-lock", "skip", "--ghost-limit", "512M"])
+            .args(["--external", "mnt[]:m", "--external", "mnt[/dev/null]:null"])
+            .arg("--external")
+            .arg(format!("mnt[{BOXD_IN_BOX}]:boxd"));
+        Running::start(command, paths, images.join("dump.log"))
+    }
+
+    /// Starts the restore of a copy into the box's cgroups, which stand frozen when it is done.
+    pub(super) fn restore(
+        &self,
+        paths: &BoxPaths,
+        cgroup: &Cgroup,
+        outside: &Path,
+        images: &Path,
+        boxd: &Path,
+    ) -> io::Result<Running> {
+        write_hook(paths, cgroup, outside)?;
+        let mut command = self.command("restore", images);
+        // The images are a copy that must not change: everything CRIU writes goes elsewhere.
+        command
+            .arg("--root")
+            .arg(paths.rootfs())
+            .arg("--work-dir")
+            .arg(&paths.run)
+            .arg("--restore-detached")
+            .arg("--action-script")
+            .arg(paths.restore_hook())
+            .args(["--external", "mnt[]:m", "--external", "mnt[null]:/dev/null"])
+            .arg("--external")
+            .arg(format!("mnt[boxd]:{}", boxd.display()));
+        let procs: Vec<PathBuf> = cgroup.all().map(|dir| dir.join("cgroup.procs")).collect();
+        // SAFETY: after fork and before exec only plain system calls on values made before the fork.
+        unsafe {
+            command.pre_exec(move || {
+                // Restored processes inherit CRIU's cgroups, and the box's cgroup namespace begins there.
+                for path in &procs {
+                    fs::write(path, "0")?;
+                }
+                match libc::unshare(libc::CLONE_NEWCGROUP) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            });
+        }
+        Running::start(command, paths, paths.run.join("restore.log"))
+    }
+
+    fn command(&self, verb: &str, images: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg(verb)
+            .arg("--images-dir")
+            .arg(images)
+            .arg("--log-file")
+            .arg(format!("{verb}.log"))
+            .args(["-v1", "--tcp-established", "--file-locks", "--ext-unix-sk"])
+            .arg("--manage-cgroups=ignore");
+        command
+    }
+}
+
+/// A CRIU at work, in a session of its own, so that the end of the server does not end it.
+pub(super) struct Running {
+    child: Child,
+    log: PathBuf,
+    pid_file: PathBuf,
+}
+
+impl Running {
+    fn start(mut command: Command, paths: &BoxPaths, log: PathBuf) -> io::Result<Self> {
+        fsutil::remove_file(&log)?;
+        let output = File::create(paths.run.join("criu.out"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        // SAFETY: `setsid` is async-signal-safe and touches no memory.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                Ok(())
+            });
+        }
+        let child = command.spawn()?;
+        let pid_file = paths.criu_pid();
+        fs::write(&pid_file, format!("{} {}\n", child.id(), start_time(child.id()).unwrap_or(0)))?;
+        Ok(Self {
+            child,
+            log,
+            pid_file,
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, bounded. Blocks.
+    pub(super) fn wait(mut self) -> Result<(), CriuError> {
+        let pidfd = rustix::process::pidfd_open(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::PidfdFlags::empty(),
+        )
+        .map_err(io::Error::from)?;
+        if !wait_readable(&pidfd, LIMIT)? {
+            self.child.kill()?;
+        }
+        let status = self.child.wait()?;
+        fsutil::remove_file(&self.pid_file)?;
+        if status.success() {
+            return Ok(());
+        }
+        if status.signal().is_some() {
+            return Err(CriuError::Killed);
+        }
+        Err(CriuError::Said(reason_in(&self.log)))
+    }
+}
+
+/// Waits, bounded, for a CRIU that an earlier server started on this box; none is fine. Blocks.
+pub(super) fn wait_for_leftover(paths: &BoxPaths) -> io::Result<()> {
+    let Ok(text) = fs::read_to_string(paths.criu_pid()) else {
+        return Ok(());
+    };
+    let mut words = text.split_whitespace();
+    let pid = words.next().and_then(|w| w.parse::<u32>().ok());
+    let started = words.next().and_then(|w| w.parse::<u64>().ok());
+    if let Some(pid) = pid.filter(|pid| start_time(*pid) == started && started.is_some()) {
+        let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let pidfd = raw.map(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()));
+        if let Some(Ok(pidfd)) = pidfd {
+            tracing::info!(pid, "waiting for the CRIU that an earlier server started");
+            if !wait_readable(&pidfd, LIMIT)? {
+                rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
+                wait_readable(&pidfd, Duration::from_secs(10))?;
+            }
+        }
+    }
+    fsutil::remove_file(&paths.criu_pid())
+}
+
+fn wait_readable(fd: &impl std::os::fd::AsFd, limit: Duration) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: 0,
+    };
+    loop {
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The script CRIU runs: just before it lets the restored processes go, it and CRIU leave the box's v2
+/// cgroup, which is then frozen. So nothing of the box runs before the record says so.
+fn write_hook(paths: &BoxPaths, cgroup: &Cgroup, outside: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let script = format!(
+        "#!/bin/sh\n\
+         [ \"$CRTOOLS_SCRIPT_ACTION\" = pre-resume ] || exit 0\n\
+         set -e\n\
+         echo $PPID >{outside}/cgroup.procs\n\
+         echo $$ >{outside}/cgroup.procs\n\
+         echo 1 >{group}/cgroup.freeze\n",
+        outside = outside.display(),
+        group = cgroup.unified().display(),
+    );
+    let path = paths.restore_hook();
+    fs::write(&path, script)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700))
+}
+
+/// The last thing CRIU complained about, without its time stamps.
+fn reason_in(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let errors: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once("Error (").map(|(_, rest)| rest))
+        .filter_map(|rest| rest.split_once("): ").map(|(_, message)| message.trim()))
+        .collect();
+    let first = errors.first().copied();
+    // The first error is the cause; those after it only say which work was given up.
+    first.map_or_else(|| format!("CRIU gave no reason (see {})", log.display()), str::to_owned)
+}
+
+fn version_of(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|l| l.strip_prefix("Version:"))?;
+    Some(line.trim().to_owned())
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(|n| n.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// When a process started, in clock ticks since boot: tells it from a later one with the same pid.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may itself hold spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}

@@ -1,0 +1,276 @@
+//! The container driver: OCI containers by runc, checkpointed by CRIU, on plain Linux without KVM.
+//!
+//! Owns `<data>/{images,boxd,boxes,run}`, the `icebox` cgroups, and every mount, namespace and process of
+//! a box. Knows no state machine: each method finishes or repeats what an earlier call began.
+
+mod boot;
+mod cgroup;
+mod copy;
+mod criu;
+mod doctor;
+mod freeze;
+mod fsutil;
+mod image;
+mod mount;
+mod netns;
+mod oci;
+mod paths;
+mod probe;
+mod record;
+mod steps;
+mod thaw;
+mod userns;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::{BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use cgroup::Hierarchies;
+use copy::HostFacts;
+use criu::Criu;
+use image::Images;
+use netns::Connections;
+use paths::Paths;
+
+pub use doctor::{Check, CheckState, doctor};
+pub use steps::STEPS;
+
+/// Boxes as containers on this host.
+pub struct ContainerDriver {
+    host: Arc<Host>,
+    /// One operation on a box at a time: a late one must not meet the next.
+    locks: Mutex<HashMap<BoxId, Arc<AsyncMutex<()>>>>,
+}
+
+/// What every operation needs of this host.
+struct Host {
+    paths: Paths,
+    hierarchies: Hierarchies,
+    images: Images,
+    connections: Connections,
+    criu: Result<Criu, String>,
+    facts: HostFacts,
+    /// The checksum of the boxd that new boxes get.
+    boxd: String,
+    /// Boots that have a range of ids but no record yet take one at a time.
+    choosing_ids: Mutex<()>,
+}
+
+/// What went wrong while a box was worked on, before it is known what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{what}: {source}")]
+    Io { what: &'static str, source: io::Error },
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Failed(String),
+    #[error("{0}")]
+    Gone(String),
+}
+
+impl From<Trouble> for DriverError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Io { .. } => Self::Failed(trouble.to_string()),
+            Trouble::Refused(text) => Self::Refused(text),
+            Trouble::Failed(text) => Self::Failed(text),
+            Trouble::Gone(text) => Self::Gone(text),
+        }
+    }
+}
+
+/// Says what was being done when a system call failed.
+trait While<T> {
+    fn when(self, what: &'static str) -> Result<T, Trouble>;
+}
+
+impl<T> While<T> for io::Result<T> {
+    fn when(self, what: &'static str) -> Result<T, Trouble> {
+        self.map_err(|source| Trouble::Io { what, source })
+    }
+}
+
+impl ContainerDriver {
+    /// Opens the driver on `data`; `boxd` is the static daemon that new boxes get.
+    ///
+    /// # Errors
+    /// A sentence that says what this host lacks and what to do about it.
+    pub fn open(data: &Path, boxd: &Path) -> Result<Self, String> {
+        let data = prepare_data_dir(data)?;
+        if !rustix::process::geteuid().is_root() {
+            return Err("boxes need root: run icebox serve as root".to_owned());
+        }
+        probe::require_runc()?;
+        probe::require_static(boxd)?;
+        let paths = Paths::new(&data);
+        for dir in [paths.images(), paths.boxd(), paths.boxes(), paths.runs()] {
+            fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        }
+        let images = Images::new(paths.clone());
+        let boxd = images
+            .keep_boxd(boxd)
+            .map_err(|e| format!("cannot keep {}: {e}", boxd.display()))?;
+        let criu = Criu::find();
+        if let Err(why) = &criu {
+            tracing::warn!("boxes freeze in RAM only: {why}");
+        }
+        let facts = HostFacts::here(criu.as_ref().map_or("none", |c| c.version.as_str()));
+        let host = Host {
+            hierarchies: Hierarchies::detect()?,
+            images,
+            connections: Connections::default(),
+            criu,
+            facts,
+            boxd,
+            choosing_ids: Mutex::new(()),
+            paths,
+        };
+        Ok(Self {
+            host: Arc::new(host),
+            locks: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// Runs one operation on a box, after whatever is under way on it, off the async threads.
+    async fn on_box<T: Send + 'static>(
+        &self,
+        id: BoxId,
+        work: impl FnOnce(&Host) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let lock = {
+            let mut locks = self.locks.lock().unwrap_or_else(|e| e.into_inner());
+            // Boxes come and go: a lock that nobody holds is not kept.
+            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            Arc::clone(locks.entry(id).or_default())
+        };
+        let guard = lock.lock_owned().await;
+        let host = Arc::clone(&self.host);
+        // The guard goes with the work, so that a caller that gives up does not let the next one in.
+        let work = tokio::task::spawn_blocking(move || {
+            let result = work(&host);
+            drop(guard);
+            result
+        });
+        match work.await {
+            Ok(result) => result.map_err(DriverError::from),
+            Err(_) => Err(DriverError::Failed(format!(
+                "the driver failed on box {id}; its log says where"
+            ))),
+        }
+    }
+}
+
+#[async_trait]
+impl Driver for ContainerDriver {
+    fn capabilities(&self) -> Capabilities {
+        probe::capabilities(&self.host)
+    }
+
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
+        let (id, spec) = (spec.id, spec.clone());
+        self.on_box(id, move |host| boot::boot(host, &spec, keep_files)).await
+    }
+
+    async fn freeze(&self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError> {
+        self.on_box(id, move |host| freeze::freeze(host, id, mode)).await
+    }
+
+    async fn evict(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        self.on_box(id, move |host| freeze::evict(host, id, copy)).await
+    }
+
+    async fn thaw(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        self.on_box(id, move |host| thaw::thaw(host, id, copy)).await
+    }
+
+    async fn release(&self, id: BoxId) -> Result<(), DriverError> {
+        self.on_box(id, move |host| thaw::release(host, id)).await
+    }
+
+    async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
+        self.on_box(id, move |host| boot::destroy(host, id, keep_files)).await
+    }
+
+    async fn drop_copy(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        self.on_box(id, move |host| freeze::drop_copy(host, id, copy)).await
+    }
+
+    async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {
+        let host = Arc::clone(&self.host);
+        let listed = tokio::task::spawn_blocking(move || probe::list(&host)).await;
+        match listed {
+            Ok(result) => result.map_err(DriverError::from),
+            Err(_) => Err(DriverError::Failed("listing the boxes failed".to_owned())),
+        }
+    }
+
+    async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
+        probe::exited(&self.host, id).await
+    }
+
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError> {
+        let host = Arc::clone(&self.host);
+        let connected = tokio::task::spawn_blocking(move || host.connect(id, port)).await;
+        let stream = match connected {
+            Ok(result) => result?,
+            Err(_) => return Err(DriverError::Failed("the connection failed".to_owned())),
+        };
+        let stream = self.host.connections.register(id, stream);
+        Ok(Box::new(stream.when("connect into the box")?))
+    }
+}
+
+impl Host {
+    /// The pid here of a box's first process.
+    fn first_process(&self, id: BoxId) -> Option<u32> {
+        probe::first_process(&self.hierarchies.of(id))
+    }
+
+    fn require_first_process(&self, id: BoxId) -> Result<u32, Trouble> {
+        self.first_process(id)
+            .ok_or_else(|| Trouble::Gone("the box has no processes any more".to_owned()))
+    }
+
+    fn connect(&self, id: BoxId, port: u16) -> Result<std::net::TcpStream, Trouble> {
+        let pid = self.require_first_process(id)?;
+        netns::connect(pid, port).map_err(|e| {
+            Trouble::Failed(format!("no connection to port {port} in box {id}: {e}"))
+        })
+    }
+
+    fn record(&self, id: BoxId) -> Result<record::Record, Trouble> {
+        let record = record::Record::load(&self.paths.of(id)).when("read box.json")?;
+        record.ok_or_else(|| Trouble::Gone(format!("box {id} has no files on this host")))
+    }
+}
+
+fn prepare_data_dir(data: &Path) -> Result<std::path::PathBuf, String> {
+    fs::create_dir_all(data).map_err(|e| format!("cannot make {}: {e}", data.display()))?;
+    let data = fs::canonicalize(data).map_err(|e| format!("cannot use {}: {e}", data.display()))?;
+    let text = data.to_string_lossy();
+    // Overlay options and mountinfo give these characters a meaning.
+    if text.contains([',', ':', '\\', ' ', '\n', '\t']) {
+        return Err(format!(
+            "the data folder {text:?} has a comma, colon, backslash or white space in its path: \
+             choose another with --data"
+        ));
+    }
+    Ok(data)
+}
+
+/// The processes and the newest complete copy of a box.
+fn seen(processes: Processes, copy: Option<CopyId>, detail: &str) -> Seen {
+    Seen {
+        processes,
+        copy,
+        detail: detail.into(),
+    }
+}

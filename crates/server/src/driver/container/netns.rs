@@ -1,0 +1,158 @@
+//! The way into a box's network: connections made inside its network namespace, and ended before a freeze.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream as StdTcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use icebox_lifecycle::BoxId;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// How long a connection inside one machine may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connects to `127.0.0.1:port` in the network namespace of process `pid`. Blocks.
+pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
+    let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
+    // A thread of its own: a thread that changed its namespace must not go back to a pool.
+    let thread = std::thread::Builder::new().name("icebox-netns".to_owned());
+    let connecting = thread.spawn(move || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        StdTcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+    })?;
+    let stream = connecting
+        .join()
+        .map_err(|_| io::Error::other("the connecting thread panicked"))??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The server's own connections into boxes. A box that is about to stand still takes no new ones.
+#[derive(Clone, Default)]
+pub(super) struct Connections {
+    table: Arc<Mutex<HashMap<BoxId, Gate>>>,
+}
+
+/// The connections into one box.
+#[derive(Default)]
+struct Gate {
+    open: bool,
+    next: u64,
+    sockets: HashMap<u64, OwnedFd>,
+}
+
+impl Connections {
+    /// Allows connections into a box.
+    pub(super) fn allow(&self, id: BoxId) {
+        self.lock().entry(id).or_default().open = true;
+    }
+
+    /// Ends every connection into a box at once and allows no new ones. The peer inside sees a reset, so
+    /// that no half-open socket gets into the copy.
+    pub(super) fn close(&self, id: BoxId) {
+        let Some(gate) = self.lock().remove(&id) else {
+            return;
+        };
+        for socket in gate.sockets.values() {
+            abort(socket);
+        }
+    }
+
+    /// Keeps a new connection in the table while it lives. Errors when the box takes none now.
+    pub(super) fn register(&self, id: BoxId, stream: StdTcpStream) -> io::Result<BoxStream> {
+        stream.set_nonblocking(true)?;
+        let socket: OwnedFd = stream.as_fd().try_clone_to_owned()?;
+        let mut table = self.lock();
+        let gate = table.get_mut(&id).filter(|gate| gate.open).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotConnected, "the box takes no connections now")
+        })?;
+        let number = gate.next;
+        gate.next += 1;
+        gate.sockets.insert(number, socket);
+        drop(table);
+        Ok(BoxStream {
+            stream: TcpStream::from_std(stream)?,
+            connections: self.clone(),
+            id,
+            number,
+        })
+    }
+
+    fn forget(&self, id: BoxId, number: u64) {
+        if let Some(gate) = self.lock().get_mut(&id) {
+            gate.sockets.remove(&number);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BoxId, Gate>> {
+        // The table is whole after any panic: each change is a single insert or remove.
+        self.table.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Ends a TCP connection with a reset, whoever else holds the socket.
+fn abort(socket: &OwnedFd) {
+    let unspecified = libc::sockaddr {
+        sa_family: libc::AF_UNSPEC.unsigned_abs() as libc::sa_family_t,
+        sa_data: [0; 14],
+    };
+    // SAFETY: the descriptor is open and the address is valid for its whole length. Connecting to the
+    // unspecified address disconnects; a connection that is closed already has nothing to be told.
+    unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            &raw const unspecified,
+            size_of::<libc::sockaddr>() as libc::socklen_t,
+        );
+    }
+}
+
+/// A connection into a box.
+pub(super) struct BoxStream {
+    stream: TcpStream,
+    connections: Connections,
+    id: BoxId,
+    number: u64,
+}
+
+impl Drop for BoxStream {
+    fn drop(&mut self) {
+        self.connections.forget(self.id, self.number);
+    }
+}
+
+impl AsyncRead for BoxStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for BoxStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

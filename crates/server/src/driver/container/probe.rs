@@ -1,0 +1,159 @@
+//! Looking: what this host can do, which boxes there are, and when one ends. Changes nothing.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use tokio::io::unix::AsyncFd;
+
+use super::cgroup::Cgroup;
+use super::paths::BoxPaths;
+use super::{Host, Trouble, While, copy, criu, record, seen};
+use crate::driver::{Capabilities, DriverError};
+
+/// What is known when a box's first process is gone and nobody saw why.
+const ENDED: &str = "boxd, the first process of the box, ended";
+
+pub(super) fn capabilities(host: &Host) -> Capabilities {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let disk = rustix::fs::statvfs(host.paths.boxes().as_path())
+        .map_or(0, |s| s.f_blocks.saturating_mul(s.f_frsize));
+    Capabilities {
+        name: "container",
+        checkpoint: host.criu.as_ref().map(|_| ()).map_err(Clone::clone),
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        memory_mb: memory_mb(),
+        disk_gb: disk >> 30,
+    }
+}
+
+fn memory_mb() -> u64 {
+    let info = rustix::system::sysinfo();
+    let bytes = u64::from(info.mem_unit).saturating_mul(info.totalram);
+    bytes >> 20
+}
+
+/// Errors, with what to do, when runc is not there.
+pub(super) fn require_runc() -> Result<(), String> {
+    match Command::new("runc").arg("--version").output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) | Err(_) => {
+            Err("runc is not installed: run scripts/bootstrap, or install the package runc".to_owned())
+        }
+    }
+}
+
+/// Errors, with what to do, when `boxd` is missing or needs libraries that an image may lack.
+pub(super) fn require_static(boxd: &Path) -> Result<(), String> {
+    let content = fs::read(boxd).map_err(|e| {
+        let path = boxd.display();
+        format!("cannot read boxd at {path}: {e}; build it with `make boxd`, or set ICEBOX_BOXD")
+    })?;
+    match interpreter_segment(&content) {
+        Some(false) => Ok(()),
+        Some(true) => Err(format!(
+            "{} is dynamically linked: build it with `make boxd`",
+            boxd.display()
+        )),
+        None => Err(format!("{} is not a 64-bit ELF program", boxd.display())),
+    }
+}
+
+/// Whether a 64-bit ELF program names an interpreter, that is, is dynamically linked.
+fn interpreter_segment(elf: &[u8]) -> Option<bool> {
+    const PT_INTERP: u32 = 3;
+    if elf.get(..5)? != b"\x7fELF\x02" {
+        return None;
+    }
+    let u64_at = |at: usize| Some(u64::from_le_bytes(elf.get(at..at + 8)?.try_into().ok()?));
+    let u16_at = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?));
+    let table = usize::try_from(u64_at(32)?).ok()?;
+    let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
+    for index in 0..count {
+        let at = table + index * size;
+        let kind = u32::from_le_bytes(elf.get(at..at + 4)?.try_into().ok()?);
+        if kind == PT_INTERP {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// The pid here of the process that is 1 in the box.
+pub(super) fn first_process(cgroup: &Cgroup) -> Option<u32> {
+    cgroup.pids().into_iter().find(|pid| is_first(*pid))
+}
+
+fn is_first(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let alive = !status.lines().any(|l| l.starts_with("State:\tZ"));
+    let numbers = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
+    let numbers = numbers.map(|l| l.split_whitespace().collect::<Vec<_>>());
+    alive && numbers.is_some_and(|n| n.len() > 1 && n.last() == Some(&"1"))
+}
+
+/// Every box there is anything of, once CRIUs that an earlier server started have ended.
+pub(super) fn list(host: &Host) -> Result<Vec<(BoxId, Seen)>, Trouble> {
+    let mut ids: Vec<BoxId> = record::all(&host.paths)
+        .when("list the boxes")?
+        .into_iter()
+        .map(|(id, _)| id)
+        .collect();
+    ids.extend(host.hierarchies.boxes().into_iter().filter(|id| is_ours(host, *id)));
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().map(|id| Ok((id, look(host, id)?))).collect()
+}
+
+/// Whether a box's processes belong to this data folder: several servers may share a machine.
+fn is_ours(host: &Host, id: BoxId) -> bool {
+    host.paths.of(id).run.exists()
+}
+
+fn look(host: &Host, id: BoxId) -> Result<Seen, Trouble> {
+    let paths = host.paths.of(id);
+    criu::wait_for_leftover(&paths).when("wait for CRIU")?;
+    let cgroup = host.hierarchies.of(id);
+    let copy = newest_copy(&paths);
+    let processes = match first_process(&cgroup) {
+        None => return Ok(seen(Processes::Absent, copy, ENDED)),
+        Some(_) if cgroup.is_frozen() => Processes::Stopped,
+        Some(_) => Processes::Running,
+    };
+    if processes == Processes::Running {
+        host.connections.allow(id);
+    }
+    Ok(seen(processes, copy, ""))
+}
+
+fn newest_copy(paths: &BoxPaths) -> Option<CopyId> {
+    let entries = fs::read_dir(paths.copies()).ok()?;
+    let numbers = entries.flatten().filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        copy::is_complete(&entry.path()).then_some(CopyId(number))
+    });
+    numbers.max()
+}
+
+/// Resolves when the box's first process ends.
+pub(super) async fn exited(host: &Host, id: BoxId) -> Result<String, DriverError> {
+    let Some(pidfd) = host.first_process(id).and_then(open_pidfd) else {
+        return Ok(ENDED.to_owned());
+    };
+    // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, which is after the watch.
+    let watched = unsafe { AsyncFd::register(pidfd) }
+        .map_err(io::Error::from)
+        .when("watch the box")?;
+    // A pidfd becomes readable when its process has ended.
+    drop(watched.readable().await.when("watch the box")?);
+    Ok(ENDED.to_owned())
+}
+
+fn open_pidfd(pid: u32) -> Option<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let opened = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    opened.map_err(io::Error::from).ok()
+}

@@ -1,0 +1,91 @@
+//! The named steps of boot, freeze, thaw, release and destroy: where a test may cut the server off, and
+//! the trace it reads afterwards. Owns no decision; without its two variables set it costs a branch.
+//!
+//! `ICEBOX_STEP_TRACE=<file>` appends one line a step. `ICEBOX_CRASH_AT=<step>[,criu]` ends this process
+//! (and first the CRIU that is at work) with SIGKILL when it reaches that step, once: the crash matrix.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+struct Hooks {
+    trace: Option<PathBuf>,
+    crash_at: Option<String>,
+    criu_too: bool,
+}
+
+static HOOKS: LazyLock<Hooks> = LazyLock::new(|| {
+    let crash = std::env::var("ICEBOX_CRASH_AT").ok();
+    Hooks {
+        trace: std::env::var_os("ICEBOX_STEP_TRACE").map(PathBuf::from),
+        criu_too: crash.as_deref().is_some_and(|c| c.ends_with(",criu")),
+        crash_at: crash.map(|c| c.trim_end_matches(",criu").to_owned()),
+    }
+});
+
+/// Every step that has a name, in the order of a life; the crash matrix walks this list.
+pub const STEPS: &[&str] = &[
+    "boot.recorded",
+    "boot.mounted",
+    "boot.cgroups",
+    "boot.created",
+    "boot.answered",
+    "freeze.stopped",
+    "freeze.disconnected",
+    "freeze.dumping",
+    "freeze.dumped",
+    "freeze.synced",
+    "freeze.manifest",
+    "freeze.renamed",
+    "evict.killed",
+    "evict.unmounted",
+    "thaw.checked",
+    "thaw.mounted",
+    "thaw.restoring",
+    "thaw.restored",
+    "release.begun",
+    "release.running",
+    "release.answered",
+    "destroy.killed",
+    "destroy.unmounted",
+    "destroy.removed",
+];
+
+/// Marks that a step was reached. `criu` is the pid of the CRIU at work, if one is.
+pub(super) fn reached(step: &'static str, criu: Option<u32>) {
+    debug_assert!(STEPS.contains(&step), "{step} is not in STEPS");
+    write_line(format_args!("step {step}\n"));
+    let hooks = &*HOOKS;
+    if hooks.crash_at.as_deref() != Some(step) {
+        return;
+    }
+    write_line(format_args!("crash {step}\n"));
+    if let Some(pid) = criu.filter(|_| hooks.criu_too) {
+        kill(pid);
+    }
+    kill(std::process::id());
+}
+
+/// Notes a durable act for tests that assert the order of fsyncs.
+pub(super) fn trace(act: &str, path: &Path) {
+    write_line(format_args!("{act} {}\n", path.display()));
+}
+
+fn write_line(line: std::fmt::Arguments<'_>) {
+    let Some(path) = &HOOKS.trace else { return };
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    if let Ok(mut file) = file {
+        // One write a line, so that lines of several threads do not mix. A trace that cannot be written
+        // makes the test that wants it fail; a server must not stop for it.
+        drop(file.write_all(line.to_string().as_bytes()));
+    }
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        // A CRIU that has just ended cannot be killed; this process can.
+        let _gone_already = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}

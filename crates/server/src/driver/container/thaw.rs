@@ -1,0 +1,129 @@
+//! Thawing: from the copy into RAM, standing still; then running again.
+//!
+//! Everything before the release can be repeated: until then nothing of the box has run and the copy is
+//! good.
+
+use std::fs;
+use std::path::Path;
+
+use icebox_lifecycle::{BoxId, CopyId};
+
+use super::copy::{CopyError, IMAGES, Manifest};
+use super::criu::CriuError;
+use super::record::Record;
+use super::steps::reached;
+use super::{Host, Trouble, While, boot, criu, fsutil, mount};
+
+pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
+    let paths = host.paths.of(id);
+    let cgroup = host.hierarchies.of(id);
+    criu::wait_for_leftover(&paths).when("wait for CRIU")?;
+    if paths.restored().exists() && cgroup.is_frozen() && host.first_process(id).is_some() {
+        return Ok(());
+    }
+    let dir = paths.copy(copy);
+    let record = host.record(id)?;
+    if !dir.exists() {
+        return Err(Trouble::Gone(format!("box {id} has no copy {}", copy.0)));
+    }
+    let manifest = Manifest::read(&dir, &host.facts).map_err(damaged)?;
+    reached("thaw.checked", None);
+    // What a killed restore left: processes, mounts, CRIU's own folders.
+    boot::clear_running_parts(host, id)?;
+    remove_criu_leftovers();
+    fs::create_dir_all(&paths.run).when("make the run folder")?;
+    let image = host.images.dir(&record.image);
+    mount::mount_box(&paths, &image, record.uid_base).when("mount the box's files")?;
+    cgroup.create(record.size()).when("make the box's cgroups")?;
+    reached("thaw.mounted", None);
+    let restored = restore_while_verifying(host, id, &dir, &manifest, &record);
+    if restored.is_err() {
+        // The copy is good or not, but these processes must not be taken for the box.
+        boot::clear_running_parts(host, id)?;
+    }
+    restored?;
+    fs::write(paths.restored(), "").when("mark the box as restored")?;
+    reached("thaw.restored", None);
+    Ok(())
+}
+
+fn restore_while_verifying(
+    host: &Host,
+    id: BoxId,
+    dir: &Path,
+    manifest: &Manifest,
+    record: &Record,
+) -> Result<(), Trouble> {
+    std::thread::scope(|scope| {
+        let verifying = scope.spawn(|| manifest.verify(dir));
+        let restored = restore(host, id, dir, record);
+        let verified = verifying
+            .join()
+            .map_err(|_| Trouble::Failed("checking the copy failed".to_owned()))?;
+        // A damaged copy explains a failed restore better than CRIU does.
+        verified.map_err(damaged)?;
+        restored
+    })
+}
+
+fn restore(host: &Host, id: BoxId, dir: &Path, record: &Record) -> Result<(), Trouble> {
+    let paths = host.paths.of(id);
+    let cgroup = host.hierarchies.of(id);
+    let criu = host.criu.as_ref().map_err(|why| Trouble::Refused(why.clone()))?;
+    let images = dir.join(IMAGES);
+    let boxd = host.images.boxd(&record.boxd);
+    let outside = host.hierarchies.outside();
+    let running = criu
+        .restore(&paths, &cgroup, &outside, &images, &boxd)
+        .when("start CRIU")?;
+    reached("thaw.restoring", Some(running.pid()));
+    match running.wait() {
+        Ok(()) if cgroup.is_frozen() => Ok(()),
+        Ok(()) => Err(Trouble::Failed("the restored box did not stand still".to_owned())),
+        Err(CriuError::Killed) => Err(Trouble::Failed("the restore was killed".to_owned())),
+        Err(CriuError::Said(reason)) => {
+            Err(Trouble::Failed(format!("CRIU could not restore the box: {reason}")))
+        }
+        Err(CriuError::Io(source)) => Err(Trouble::Io {
+            what: "run CRIU",
+            source,
+        }),
+    }
+}
+
+fn damaged(error: CopyError) -> Trouble {
+    match error {
+        CopyError::Io(source) => Trouble::Io {
+            what: "read the copy",
+            source,
+        },
+        CopyError::Damaged(_) | CopyError::Unfit(_) => Trouble::Refused(format!(
+            "{error}; it is kept, and the box can be started cold from its files"
+        )),
+    }
+}
+
+/// Folders that a killed restore leaves in `/tmp`. Empty ones only: another restore's is mounted on.
+fn remove_criu_leftovers() {
+    for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(".criu.mntns.") {
+            // Not ours to remove while it is in use: then this fails, as it should.
+            drop(fs::remove_dir(entry.path()));
+        }
+    }
+}
+
+pub(super) fn release(host: &Host, id: BoxId) -> Result<(), Trouble> {
+    let paths = host.paths.of(id);
+    let cgroup = host.hierarchies.of(id);
+    criu::wait_for_leftover(&paths).when("wait for CRIU")?;
+    host.require_first_process(id)?;
+    reached("release.begun", None);
+    fsutil::remove_file(&paths.restored()).when("unmark the restored box")?;
+    cgroup.unfreeze().when("let the box's processes run")?;
+    reached("release.running", None);
+    boot::wait_for_boxd(host, id)?;
+    host.connections.allow(id);
+    reached("release.answered", None);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! What the engine may ask of a runtime: few, idempotent methods, the same for every kind of box.
+//!
+//! Owns the trait, its error and its vocabulary. Knows no state machine (that is `lifecycle`), no
+//! database and no HTTP. A runtime's own words (runc, CRIU, cgroups, …) stay inside its folder.
+
+pub mod container;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use icebox_lifecycle::{BoxId, CopyId, Seen};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A kind of box on this host.
+///
+/// Every method may be asked again after a crash of the server, in any state of the box, and then
+/// finishes or repeats what the earlier call began. None of them decides anything about a box's life.
+#[async_trait]
+pub trait Driver: Send + Sync + 'static {
+    /// What this runtime can do on this host.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes the box run and waits until its daemon answers. Without `keep_files` the box starts from its
+    /// image and leftovers of an earlier try are removed; with it, processes start anew on the files that
+    /// are there.
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError>;
+
+    /// Stops everything in the box and, with [`FreezeMode::Copy`], writes a checksummed, fsynced copy of
+    /// it. Whatever comes of it, the box then stands still in RAM, whole, unless the error is
+    /// [`DriverError::Gone`]. [`DriverError::Refused`]: this box's memory cannot be copied (rule 4.10).
+    async fn freeze(&self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError>;
+
+    /// Ends the processes of a standing box that has the good copy `copy`, and gives its memory back.
+    /// Refuses when that copy is not complete.
+    async fn evict(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError>;
+
+    /// Brings the box from its copy back into RAM, standing still. Nothing of it has run afterwards, so
+    /// the copy stays good. A box that stands in RAM already is left as it is.
+    async fn thaw(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError>;
+
+    /// Lets a standing box run and sets right what stood still (rule 5.10); returns when its daemon
+    /// answers. The caller has recorded before that the box has no copy any more.
+    async fn release(&self, id: BoxId) -> Result<(), DriverError>;
+
+    /// Removes everything of the box, or with `keep_files` everything but its files. Succeeds when there
+    /// is nothing left to remove. A failing step does not skip the next ones (rule 6.11).
+    async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError>;
+
+    /// Removes one copy, if it is there.
+    async fn drop_copy(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError>;
+
+    /// Every box this driver has anything of, after work that an earlier server left under way (a dump, a
+    /// restore) has come to its end.
+    async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError>;
+
+    /// Resolves when the first process of a running box ends, with what is known of its end.
+    async fn exited(&self, id: BoxId) -> Result<String, DriverError>;
+
+    /// A byte stream to `127.0.0.1:port` inside the box. The driver closes it before a freeze.
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError>;
+}
+
+/// A byte stream into a box.
+pub type Stream = Box<dyn Io>;
+
+/// What a [`Stream`] can do.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// The port of boxd in every box.
+pub const BOXD_PORT: u16 = 49_983;
+
+/// What a runtime can do on this host.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// The driver's name, for people.
+    pub name: &'static str,
+    /// Whether it can write memory to disk; if not, why, and what to do about it. Boxes then freeze in
+    /// RAM only.
+    pub checkpoint: Result<(), String>,
+    /// CPUs that boxes may use together.
+    pub cpus: u32,
+    /// Memory that one box may have at most, in MiB.
+    pub memory_mb: u64,
+    /// Disk that one box may have at most, in GiB.
+    pub disk_gb: u64,
+}
+
+/// How to freeze.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreezeMode {
+    /// Stand still and write this copy.
+    Copy(CopyId),
+    /// Only stand still.
+    RamOnly,
+}
+
+/// What a box is made of. The driver keeps what it needs of it with the box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxSpec {
+    /// Its id.
+    pub id: BoxId,
+    /// The image it starts from; `host` is the default.
+    pub image: String,
+    /// Its size.
+    pub size: Size,
+    /// Variables that every command in it gets.
+    pub env: BTreeMap<String, String>,
+}
+
+/// How large a box is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// CPUs, in thousandths.
+    pub milli_cpus: u32,
+    /// Memory in MiB.
+    pub memory_mb: u64,
+    /// Disk in GiB.
+    pub disk_gb: u64,
+}
+
+/// Why a driver did not do what it was asked, sorted by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// Never in this form: the request does not fit this box or this host.
+    #[error("{0}")]
+    Refused(String),
+    /// It did not work this time; the box is as it was.
+    #[error("{0}")]
+    Failed(String),
+    /// The box, or the copy that was named, is not there.
+    #[error("{0}")]
+    Gone(String),
+}
