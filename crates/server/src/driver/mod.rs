@@ -3,6 +3,7 @@
 //! Owns the trait, its error and its vocabulary. Knows no state machine (that is `lifecycle`), no
 //! database and no HTTP. A runtime's own words (runc, CRIU, cgroups, …) stay inside its folder.
 
+pub mod conformance;
 pub mod container;
 
 use std::collections::BTreeMap;

@@ -86,7 +86,7 @@ impl Criu {
         pid1: u32,
         images: &Path,
     ) -> io::Result<Running> {
-        let mut command = self.command("dump", images);
+        let mut command = self.command("dump", paths, images);
         command
             .arg("--tree")
             .arg(pid1.to_string())
@@ -99,29 +99,28 @@ impl Criu {
             .args(["--external", "mnt[]:m", "--external", "mnt[/dev/null]:null"])
             .arg("--external")
             .arg(format!("mnt[{BOXD_IN_BOX}]:boxd"));
-        Running::start(command, paths, images.join("dump.log"))
+        Running::start(command, paths, paths.run.join("dump.log"))
     }
 
-    /// Starts the restore of a copy into the box's cgroups, which stand frozen when it is done.
+    /// Starts the restore of a copy into the box's cgroups. They stand frozen when it is done, where
+    /// `outside` names a v2 group for CRIU to go to meanwhile; else the box runs at once.
     pub(super) fn restore(
         &self,
         paths: &BoxPaths,
         cgroup: &Cgroup,
-        outside: &Path,
+        outside: Option<&Path>,
         images: &Path,
         boxd: &Path,
     ) -> io::Result<Running> {
-        write_hook(paths, cgroup, outside)?;
-        let mut command = self.command("restore", images);
-        // The images are a copy that must not change: everything CRIU writes goes elsewhere.
+        let mut command = self.command("restore", paths, images);
+        if let Some(outside) = outside {
+            write_hook(paths, cgroup, outside)?;
+            command.arg("--action-script").arg(paths.restore_hook());
+        }
         command
             .arg("--root")
             .arg(paths.rootfs())
-            .arg("--work-dir")
-            .arg(&paths.run)
             .arg("--restore-detached")
-            .arg("--action-script")
-            .arg(paths.restore_hook())
             .args(["--external", "mnt[]:m", "--external", "mnt[null]:/dev/null"])
             .arg("--external")
             .arg(format!("mnt[boxd]:{}", boxd.display()));
@@ -142,12 +141,15 @@ impl Criu {
         Running::start(command, paths, paths.run.join("restore.log"))
     }
 
-    fn command(&self, verb: &str, images: &Path) -> Command {
+    fn command(&self, verb: &str, paths: &BoxPaths, images: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command
             .arg(verb)
             .arg("--images-dir")
             .arg(images)
+            // Logs outlive a dump that failed, and a copy does not change by being restored.
+            .arg("--work-dir")
+            .arg(&paths.run)
             .arg("--log-file")
             .arg(format!("{verb}.log"))
             .args(["-v1", "--tcp-established", "--file-locks", "--ext-unix-sk"])
@@ -273,14 +275,14 @@ fn write_hook(paths: &BoxPaths, cgroup: &Cgroup, outside: &Path) -> io::Result<(
 /// The last thing CRIU complained about, without its time stamps.
 fn reason_in(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let errors: Vec<&str> = text
+    let mut errors = text
         .lines()
         .filter_map(|line| line.split_once("Error (").map(|(_, rest)| rest))
         .filter_map(|rest| rest.split_once("): ").map(|(_, message)| message.trim()))
-        .collect();
-    let first = errors.first().copied();
+        // Said by every run without CAP_SYS_RESOURCE, and harmless.
+        .filter(|message| !message.contains("setup RLIMIT_NOFILE for self"));
     // The first error is the cause; those after it only say which work was given up.
-    first.map_or_else(|| format!("CRIU gave no reason (see {})", log.display()), str::to_owned)
+    errors.next().map_or_else(|| format!("CRIU gave no reason (see {})", log.display()), str::to_owned)
 }
 
 fn version_of(program: &Path) -> Option<String> {

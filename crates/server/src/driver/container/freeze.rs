@@ -13,7 +13,7 @@ use super::copy::{self, IMAGES, Manifest};
 use super::criu::{Criu, CriuError};
 use super::paths::BoxPaths;
 use super::steps::reached;
-use super::{Host, Trouble, While, boot, criu, fsutil, mount};
+use super::{Host, Trouble, While, boot, criu, fsutil, mount, watches};
 use crate::driver::FreezeMode;
 
 /// How often a dump is begun again after it was killed.
@@ -77,6 +77,7 @@ fn sync_and_sum(paths: &BoxPaths, tmp: &Path) -> Result<Vec<copy::FileSum>, Trou
 fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
+    let mut held_watches = Vec::new();
     for attempt in 1..=DUMP_TRIES {
         fsutil::remove_tree(tmp).when("remove an unfinished copy")?;
         let images = tmp.join(IMAGES);
@@ -91,6 +92,11 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
             Ok(()) => return Ok(()),
             Err(CriuError::Killed) => tracing::warn!(%id, attempt, "the dump was killed, again"),
             Err(CriuError::Io(error)) => return Err(no_room_or("run CRIU", error)),
+            Err(CriuError::Said(reason))
+                if held_watches.is_empty() && watches::is_unnamed_watch(&reason) =>
+            {
+                held_watches = watches::hold(pid1, &cgroup.pids());
+            }
             Err(CriuError::Said(reason)) => {
                 let full = is_full(&paths);
                 fsutil::remove_tree(tmp).when("remove an unfinished copy")?;
@@ -102,7 +108,7 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
             }
         }
     }
-    Err(Trouble::Refused(format!("the dump was killed {DUMP_TRIES} times")))
+    Err(Trouble::Refused(format!("the dump failed {DUMP_TRIES} times")))
 }
 
 fn require_room(host: &Host, id: BoxId) -> Result<(), Trouble> {

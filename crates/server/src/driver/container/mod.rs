@@ -4,6 +4,7 @@
 //! a box. Knows no state machine: each method finishes or repeats what an earlier call began.
 
 mod boot;
+pub mod by_hand;
 mod cgroup;
 mod copy;
 mod criu;
@@ -20,11 +21,12 @@ mod record;
 mod steps;
 mod thaw;
 mod userns;
+mod watches;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -99,6 +101,12 @@ impl<T> While<T> for io::Result<T> {
 }
 
 impl ContainerDriver {
+    /// Where the boxd that belongs to this program is; a place to name in an error when there is none.
+    #[must_use]
+    pub fn find_boxd() -> PathBuf {
+        probe::find_boxd()
+    }
+
     /// Opens the driver on `data`; `boxd` is the static daemon that new boxes get.
     ///
     /// # Errors
@@ -252,7 +260,7 @@ impl Host {
     }
 }
 
-fn prepare_data_dir(data: &Path) -> Result<std::path::PathBuf, String> {
+fn prepare_data_dir(data: &Path) -> Result<PathBuf, String> {
     fs::create_dir_all(data).map_err(|e| format!("cannot make {}: {e}", data.display()))?;
     let data = fs::canonicalize(data).map_err(|e| format!("cannot use {}: {e}", data.display()))?;
     let text = data.to_string_lossy();

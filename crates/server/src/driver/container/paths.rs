@@ -102,9 +102,19 @@ impl BoxPaths {
         self.run.join("criu.pid")
     }
 
+    /// There from the beginning of a restore until the box runs: its processes may be half of it.
+    pub(super) fn restoring(&self) -> PathBuf {
+        self.run.join("restoring")
+    }
+
     /// There once a restore has come to its good end and until the box runs.
     pub(super) fn restored(&self) -> PathBuf {
         self.run.join("restored")
+    }
+
+    /// Whether what runs of the box is the rest of a restore that did not come to its end.
+    pub(super) fn is_half_restored(&self) -> bool {
+        self.restoring().exists() && !self.restored().exists()
     }
 
     /// The script that CRIU runs just before it lets restored processes go.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
@@ -62,6 +62,19 @@ pub(super) fn require_static(boxd: &Path) -> Result<(), String> {
     }
 }
 
+/// Where boxd is: `ICEBOX_BOXD`, else beside this program as `make` and `make install` lay it.
+pub(super) fn find_boxd() -> PathBuf {
+    if let Some(named) = std::env::var_os("ICEBOX_BOXD") {
+        return named.into();
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    let places = program.ancestors().skip(1).take(3).flat_map(|dir| {
+        ["lib/icebox/boxd", "boxd/boxd"].map(|place| dir.join(place))
+    });
+    let built = PathBuf::from("target/boxd/boxd");
+    places.into_iter().find(|place| place.is_file()).unwrap_or(built)
+}
+
 /// Whether a 64-bit ELF program names an interpreter, that is, is dynamically linked.
 fn interpreter_segment(elf: &[u8]) -> Option<bool> {
     const PT_INTERP: u32 = 3;
@@ -118,7 +131,9 @@ fn look(host: &Host, id: BoxId) -> Result<Seen, Trouble> {
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
     let cgroup = host.hierarchies.of(id);
     let copy = newest_copy(&paths);
-    let processes = match first_process(&cgroup) {
+    // Half a restore is not the box.
+    let first = first_process(&cgroup).filter(|_| !paths.is_half_restored());
+    let processes = match first {
         None => return Ok(seen(Processes::Absent, copy, ENDED)),
         Some(_) if cgroup.is_frozen() => Processes::Stopped,
         Some(_) => Processes::Running,

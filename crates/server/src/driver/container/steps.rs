@@ -1,26 +1,41 @@
 //! The named steps of boot, freeze, thaw, release and destroy: where a test may cut the server off, and
 //! the trace it reads afterwards. Owns no decision; without its two variables set it costs a branch.
 //!
-//! `ICEBOX_STEP_TRACE=<file>` appends one line a step. `ICEBOX_CRASH_AT=<step>[,criu]` ends this process
-//! (and first the CRIU that is at work) with SIGKILL when it reaches that step, once: the crash matrix.
+//! `ICEBOX_STEP_TRACE=<file>` appends one line a step. `ICEBOX_CRASH_AT=<step>` ends this process with
+//! SIGKILL when it reaches that step: the crash matrix. With `,criu` behind the step the CRIU at work is
+//! ended first; with `,only-criu` it alone is, once.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 struct Hooks {
     trace: Option<PathBuf>,
-    crash_at: Option<String>,
-    criu_too: bool,
+    crash: Option<Crash>,
+    struck: AtomicBool,
+}
+
+struct Crash {
+    step: String,
+    server: bool,
+    criu: bool,
 }
 
 static HOOKS: LazyLock<Hooks> = LazyLock::new(|| {
-    let crash = std::env::var("ICEBOX_CRASH_AT").ok();
+    let crash = std::env::var("ICEBOX_CRASH_AT").ok().map(|text| {
+        let (step, victims) = text.split_once(',').unwrap_or((&text, ""));
+        Crash {
+            step: step.to_owned(),
+            server: victims != "only-criu",
+            criu: !victims.is_empty(),
+        }
+    });
     Hooks {
         trace: std::env::var_os("ICEBOX_STEP_TRACE").map(PathBuf::from),
-        criu_too: crash.as_deref().is_some_and(|c| c.ends_with(",criu")),
-        crash_at: crash.map(|c| c.trim_end_matches(",criu").to_owned()),
+        crash,
+        struck: AtomicBool::new(false),
     }
 });
 
@@ -56,15 +71,19 @@ pub const STEPS: &[&str] = &[
 pub(super) fn reached(step: &'static str, criu: Option<u32>) {
     debug_assert!(STEPS.contains(&step), "{step} is not in STEPS");
     write_line(format_args!("step {step}\n"));
-    let hooks = &*HOOKS;
-    if hooks.crash_at.as_deref() != Some(step) {
+    let Some(crash) = HOOKS.crash.as_ref().filter(|crash| crash.step == step) else {
+        return;
+    };
+    if HOOKS.struck.swap(true, Ordering::SeqCst) {
         return;
     }
     write_line(format_args!("crash {step}\n"));
-    if let Some(pid) = criu.filter(|_| hooks.criu_too) {
+    if let Some(pid) = criu.filter(|_| crash.criu) {
         kill(pid);
     }
-    kill(std::process::id());
+    if crash.server {
+        kill(std::process::id());
+    }
 }
 
 /// Notes a durable act for tests that assert the order of fsyncs.

@@ -18,8 +18,12 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
-    if paths.restored().exists() && cgroup.is_frozen() && host.first_process(id).is_some() {
-        return Ok(());
+    if !paths.is_half_restored() && host.first_process(id).is_some() {
+        // Standing: there is nothing to do. Running: the copy is older than the box and must not meet it.
+        return match cgroup.is_frozen() {
+            true => Ok(()),
+            false => Err(Trouble::Refused(format!("box {id} runs: its copy is out of date"))),
+        };
     }
     let dir = paths.copy(copy);
     let record = host.record(id)?;
@@ -35,6 +39,7 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     let image = host.images.dir(&record.image);
     mount::mount_box(&paths, &image, record.uid_base).when("mount the box's files")?;
     cgroup.create(record.size()).when("make the box's cgroups")?;
+    fs::write(paths.restoring(), "").when("mark the restore as begun")?;
     reached("thaw.mounted", None);
     let restored = restore_while_verifying(host, id, &dir, &manifest, &record);
     if restored.is_err() {
@@ -74,7 +79,7 @@ fn restore(host: &Host, id: BoxId, dir: &Path, record: &Record) -> Result<(), Tr
     let boxd = host.images.boxd(&record.boxd);
     let outside = host.hierarchies.outside();
     let running = criu
-        .restore(&paths, &cgroup, &outside, &images, &boxd)
+        .restore(&paths, &cgroup, Some(&outside), &images, &boxd)
         .when("start CRIU")?;
     reached("thaw.restoring", Some(running.pid()));
     match running.wait() {
@@ -119,6 +124,8 @@ pub(super) fn release(host: &Host, id: BoxId) -> Result<(), Trouble> {
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
     host.require_first_process(id)?;
     reached("release.begun", None);
+    // In this order: a restored box must not look half restored after a crash between the two.
+    fsutil::remove_file(&paths.restoring()).when("unmark the restored box")?;
     fsutil::remove_file(&paths.restored()).when("unmark the restored box")?;
     cgroup.unfreeze().when("let the box's processes run")?;
     reached("release.running", None);

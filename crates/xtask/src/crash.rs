@@ -1,0 +1,255 @@
+//! The crash matrix: the server, CRIU, or both are killed at every step of start, freeze, thaw, stop and
+//! restore, on real boxes. Afterwards each box is ready, frozen with a good copy, or gone on purpose; what
+//! runs in it goes on; nothing leaks.
+
+use std::fs;
+
+use anyhow::{Context, ensure};
+use icebox_server::driver::container::STEPS;
+use serde_json::{Value, json};
+
+use crate::harness::Instance;
+
+/// What keeps memory, a connection and a lock in a box.
+const WITNESS: &str = include_str!("crash/witness.py");
+
+/// How a command inside the box asks the witness.
+const ASK: &str = "exec 3<>/dev/tcp/127.0.0.1/7778 && cat <&3";
+
+/// Who is killed at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// The server.
+    Server,
+    /// The CRIU at work, by the server, which goes on.
+    Criu,
+    /// First CRIU, then the server.
+    Both,
+}
+
+/// One cell of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The step, one of the driver's.
+    pub step: &'static str,
+    /// Who is killed there.
+    pub victim: Victim,
+    /// What is under way: `start`, `freeze`, `thaw`, `stop`, `restore`.
+    pub act: &'static str,
+}
+
+/// Every cell, in the order of a life.
+pub fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for step in STEPS.iter().copied() {
+        let acts: &[&'static str] = match step.split('.').next() {
+            Some("boot") => &["start"],
+            Some("freeze" | "evict") => &["freeze"],
+            Some("thaw" | "release") => &["thaw", "restore"],
+            Some(_) | None => &["stop"],
+        };
+        let victims: &[Victim] = match step {
+            "freeze.dumping" | "thaw.restoring" => &[Victim::Server, Victim::Criu, Victim::Both],
+            _ => &[Victim::Server],
+        };
+        for act in acts.iter().copied() {
+            cells.extend(victims.iter().map(|victim| Cell { step, victim: *victim, act }));
+        }
+    }
+    cells
+}
+
+/// Runs the whole matrix `rounds` times, or the cells whose step contains `only`.
+pub fn run(rounds: u32, only: Option<&str>) -> anyhow::Result<()> {
+    let cells: Vec<Cell> = cells()
+        .into_iter()
+        .filter(|cell| only.is_none_or(|text| cell.step.contains(text)))
+        .collect();
+    ensure!(!cells.is_empty(), "no step has that in its name; the steps are {STEPS:?}");
+    let mut failures = 0_u32;
+    for round in 1..=rounds {
+        for cell in &cells {
+            let result = run_cell(*cell);
+            let Cell { step, victim, act } = cell;
+            match &result {
+                Ok(()) => println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: fine"),
+                Err(error) => {
+                    failures += 1;
+                    println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: FAILED\n{error:?}");
+                }
+            }
+        }
+    }
+    let folders = criu_folders();
+    ensure!(folders.is_empty(), "folders of killed restores are left: {}", folders.join(", "));
+    ensure!(failures == 0, "{failures} of {} runs failed", rounds as usize * cells.len());
+    println!("{} runs, all fine", rounds as usize * cells.len());
+    Ok(())
+}
+
+/// Runs one cell on an instance of its own.
+pub fn run_cell(cell: Cell) -> anyhow::Result<()> {
+    let name = format!("crash-{}-{:?}-{}", cell.step, cell.victim, cell.act).to_lowercase();
+    let mut instance = Instance::new(&name, true)?;
+    match cell.act {
+        "start" => crash_in_start(&mut instance, cell),
+        "stop" => crash_in_stop(&mut instance, cell),
+        "freeze" => crash_in_freeze(&mut instance, cell),
+        "restore" => crash_in_thaw(&mut instance, cell, stop_by_rule, restore),
+        _ => crash_in_thaw(&mut instance, cell, |_, _| Ok(()), wake),
+    }
+}
+
+fn crash_in_start(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    arm(instance, cell)?;
+    // The server dies before it answers.
+    drop(instance.ask("POST", "/v1/boxes", Some(&json!({"name": "unlucky"}))));
+    struck(instance, cell)?;
+    let listed = instance.get("/v1/boxes")?;
+    let id = listed["boxes"][0]["id"].as_str().context("the box is not listed")?.to_owned();
+    instance.wait_for_status(&id, &["ready"])?;
+    ensure!(instance.exec(&id, "echo alive")?.trim() == "alive");
+    stop_and_look(instance, &id)
+}
+
+fn crash_in_stop(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    instance.start(&[])?;
+    let id = instance.start_box(json!({}))?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    drop(instance.ask("POST", &format!("/v1/boxes/{id}/stop"), Some(&json!({}))));
+    struck(instance, cell)?;
+    instance.wait_for_status(&id, &["terminated"])?;
+    look_for_leftovers(instance, &id)
+}
+
+fn crash_in_freeze(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    let (id, before) = box_with_witness(instance)?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    drop(instance.ask("POST", &format!("/v1/boxes/{id}/freeze"), Some(&json!({}))));
+    struck(instance, cell)?;
+    instance.wait_for_status(&id, &["frozen", "ready"])?;
+    goes_on(instance, &id, &before)
+}
+
+fn crash_in_thaw(
+    instance: &mut Instance,
+    cell: Cell,
+    prepare: fn(&Instance, &str) -> anyhow::Result<()>,
+    act: fn(&Instance, &str),
+) -> anyhow::Result<()> {
+    let (id, before) = box_with_witness(instance)?;
+    freeze(instance, &id)?;
+    prepare(instance, &id)?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    act(instance, &id);
+    struck(instance, cell)?;
+    instance.wait_for_status(&id, &["frozen", "ready"])?;
+    goes_on(instance, &id, &before)
+}
+
+fn wake(instance: &Instance, id: &str) {
+    drop(instance.ask("POST", &format!("/v1/boxes/{id}/wake"), Some(&json!({}))));
+}
+
+fn stop_by_rule(instance: &Instance, id: &str) -> anyhow::Result<()> {
+    instance.post("/v1/test/clock", json!({"advanceSec": 25 * 3600}))?;
+    instance.wait_for_status(id, &["terminated"]).map(drop)
+}
+
+fn restore(instance: &Instance, id: &str) {
+    drop(instance.ask("POST", "/v1/boxes", Some(&json!({"restore": id}))));
+}
+
+/// Starts the server so that it strikes at the cell's step.
+fn arm(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    let at = match cell.victim {
+        Victim::Server => cell.step.to_owned(),
+        Victim::Criu => format!("{},only-criu", cell.step),
+        Victim::Both => format!("{},criu", cell.step),
+    };
+    let trace = instance.data.join("steps.trace");
+    let trace = trace.to_string_lossy().into_owned();
+    instance.start(&[("ICEBOX_CRASH_AT", &at), ("ICEBOX_STEP_TRACE", &trace)])
+}
+
+/// Makes sure that the blow fell, and has a healthy server afterwards.
+fn struck(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    if cell.victim != Victim::Criu {
+        instance.wait_for_end()?;
+        instance.start(&[])?;
+    }
+    let trace = fs::read_to_string(instance.data.join("steps.trace")).unwrap_or_default();
+    let struck = format!("crash {}", cell.step);
+    ensure!(trace.lines().any(|line| line == struck), "the step was never reached:\n{trace}");
+    Ok(())
+}
+
+fn box_with_witness(instance: &mut Instance) -> anyhow::Result<(String, Value)> {
+    instance.start(&[])?;
+    let id = instance.start_box(json!({}))?;
+    let path = format!("/v1/boxes/{id}/exec");
+    let put = json!({"cmd": "cat >/work/witness.py", "stdin": WITNESS});
+    instance.post(&path, put)?;
+    let run = json!({"cmd": "exec python3 /work/witness.py", "background": true});
+    instance.post(&path, run)?;
+    let asked = crate::harness::until(std::time::Duration::from_secs(30), || {
+        Ok(instance.exec(&id, ASK).ok())
+    });
+    let before = asked.context("the witness does not answer")?;
+    instance.exec(&id, "echo precious >/work/file && sync /work/file")?;
+    Ok((id, serde_json::from_str(&before)?))
+}
+
+/// Everything the witness holds is as it was; another freeze and thaw works; a stop leaves nothing.
+fn goes_on(instance: &mut Instance, id: &str, before: &Value) -> anyhow::Result<()> {
+    let mut last = witness(instance, id, before)?;
+    freeze(instance, id)?;
+    let copy = instance.data.join("boxes").join(id).join("copies");
+    let copies = fs::read_dir(&copies).map(|d| d.flatten().count()).unwrap_or(0);
+    ensure!(copies == 1, "{copies} copies in {} instead of the one", copy.display());
+    last = witness(instance, id, &last)?;
+    ensure!(last["count"].as_u64() > before["count"].as_u64(), "the counter stands still");
+    stop_and_look(instance, id)
+}
+
+fn witness(instance: &Instance, id: &str, before: &Value) -> anyhow::Result<Value> {
+    let said = instance.exec(id, ASK).context("ask the witness")?;
+    let now: Value = serde_json::from_str(&said).with_context(|| format!("the witness said {said:?}"))?;
+    ensure!(now["born"] == before["born"], "another witness: memory was lost");
+    ensure!(now["count"].as_u64() >= before["count"].as_u64(), "time went back: {now} after {before}");
+    for held in ["memory", "first", "lock", "connection"] {
+        ensure!(now[held] == true, "{held} was lost: {now}");
+    }
+    ensure!(instance.exec(id, "cat /work/file")?.trim() == "precious", "a file was lost");
+    Ok(now)
+}
+
+fn freeze(instance: &Instance, id: &str) -> anyhow::Result<()> {
+    instance.post(&format!("/v1/boxes/{id}/freeze"), json!({}))?;
+    let view = instance.get(&format!("/v1/boxes/{id}"))?;
+    ensure!(view["status"] == "frozen", "not frozen after a freeze: {view}");
+    Ok(())
+}
+
+fn stop_and_look(instance: &mut Instance, id: &str) -> anyhow::Result<()> {
+    instance.post(&format!("/v1/boxes/{id}/stop"), json!({}))?;
+    instance.wait_for_status(id, &["terminated"])?;
+    look_for_leftovers(instance, id)
+}
+
+fn look_for_leftovers(instance: &mut Instance, id: &str) -> anyhow::Result<()> {
+    let left = instance.leftovers(&[id.to_owned()]);
+    ensure!(left.is_empty(), "left behind:\n{}", left.join("\n"));
+    instance.stop()
+}
+
+/// Folders of killed restores. Only the whole matrix looks for them: a restore of somebody else's that is
+/// under way has one too.
+fn criu_folders() -> Vec<String> {
+    let entries = fs::read_dir("/tmp").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.path().display().to_string());
+    names.filter(|name| name.contains(".criu.mntns.")).collect()
+}
