@@ -1,0 +1,127 @@
+//! What can go wrong with a call, in words for its caller, and the Connect code each becomes.
+
+use std::io;
+
+use connectrpc::{ConnectError, ErrorCode};
+
+/// A call boxd could not carry out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A chosen id that is not one.
+    #[error("exec_id must be 16 lowercase hex digits, got {0:?}")]
+    BadExecId(String),
+    /// No such process, running or kept.
+    #[error(
+        "no process {0} here: it never ran, or its record is gone (the newest 200 ended ones are kept)"
+    )]
+    NoProc(String),
+    /// The id ran once, so it must not run again, but its result is gone.
+    #[error(
+        "exec_id {0} ran before and its result is no longer kept; use a new id to run the command again"
+    )]
+    Evicted(String),
+    /// Not in `/etc/passwd`.
+    #[error("there is no user {0:?} in /etc/passwd of this box")]
+    NoUser(String),
+    /// The working directory is missing or something else.
+    #[error("cwd {0:?} is not a directory in this box")]
+    NoCwd(String),
+    /// The program is missing or not executable.
+    #[error("no executable program {0:?} in this box")]
+    NoProgram(String),
+    /// A string that no program can be given.
+    #[error("{0} contains a NUL byte, which no program can be given")]
+    NulByte(&'static str),
+    /// One string is larger than the kernel takes.
+    #[error(
+        "{what} is {len} bytes; at most {max} fit: put a long script into a file or send it on stdin"
+    )]
+    TooLong {
+        /// Which string.
+        what: &'static str,
+        /// Its length.
+        len: usize,
+        /// The longest that fits.
+        max: usize,
+    },
+    /// Something a request may not leave out or exceed.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The process is in no state for this call.
+    #[error("{0}")]
+    NotNow(&'static str),
+    /// Too much runs already.
+    #[error("{0} processes run already, which is the most boxd starts; stop some first")]
+    TooMany(usize),
+    /// The kernel refused to start it.
+    #[error("cannot start {program:?}")]
+    Spawn {
+        /// The program's path.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Pipes or the pseudo terminal could not be made.
+    #[error("cannot open pipes or a terminal for the process")]
+    Plumbing(#[source] io::Error),
+    /// Kept output could not be read back.
+    #[error("cannot read kept output")]
+    ReadOutput(#[source] io::Error),
+    /// Input could not be delivered.
+    #[error("the process does not take input any more")]
+    WriteInput(#[source] io::Error),
+    /// A signal could not be sent.
+    #[error("cannot signal the process")]
+    Signal(#[source] io::Error),
+}
+
+impl Error {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoProc(_) => ErrorCode::NotFound,
+            Self::Evicted(_) | Self::NotNow(_) | Self::WriteInput(_) => {
+                ErrorCode::FailedPrecondition
+            }
+            Self::BadExecId(_)
+            | Self::NoUser(_)
+            | Self::NoCwd(_)
+            | Self::NoProgram(_)
+            | Self::NulByte(_)
+            | Self::TooLong { .. }
+            | Self::BadRequest(_) => ErrorCode::InvalidArgument,
+            Self::TooMany(_) => ErrorCode::ResourceExhausted,
+            Self::Spawn { source, .. } => spawn_code(source),
+            Self::Plumbing(_) | Self::ReadOutput(_) | Self::Signal(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+/// Whose fault a failed start is, by its errno.
+fn spawn_code(source: &io::Error) -> ErrorCode {
+    match source.raw_os_error() {
+        Some(
+            libc::E2BIG
+            | libc::EACCES
+            | libc::ENOENT
+            | libc::ENOEXEC
+            | libc::ENOTDIR
+            | libc::EISDIR
+            | libc::ELOOP,
+        ) => ErrorCode::InvalidArgument,
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => {
+            ErrorCode::ResourceExhausted
+        }
+        _ => ErrorCode::Internal,
+    }
+}
+
+impl From<Error> for ConnectError {
+    fn from(error: Error) -> Self {
+        let code = error.code();
+        let mut words = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            words = format!("{words}: {source}");
+        }
+        Self::new(code, words)
+    }
+}

@@ -1,0 +1,13 @@
+//! boxd as a whole: the real program on a port of its own, driven through the clients `icebox-wire` makes.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests measure how long calls took"
+)]
+
+mod commands;
+mod harness;
+mod latency;
+mod output;
+mod processes;
+mod reaping;

@@ -1,0 +1,13 @@
+//! What crosses a process boundary, as types: boxd's protocol and, beside it, the REST shapes.
+//!
+//! Owns names on the wire and their encoding. Knows nothing of what a server or boxd does with them.
+
+pub mod boxd;
+pub mod rest;
+
+#[expect(missing_docs, unreachable_pub, reason = "the words are in the .proto files the code is made from")]
+mod generated {
+    connectrpc::include_generated!();
+}
+
+pub use generated::process;

@@ -1,0 +1,240 @@
+//! What a box looks like from outside (api.md section 2). Owns the fields of the view; when each of them is there is
+//! decided by the server from the lifecycle's forecasts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Keeps;
+
+/// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum Status {
+    Claimed,
+    Starting,
+    Ready,
+    Takeover,
+    Freezing,
+    Frozen,
+    Thawing,
+    Stopping,
+    Terminated,
+    Interrupted,
+    Error,
+    #[serde(other)]
+    Unknown,
+}
+
+impl Status {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Takeover => "takeover",
+            Self::Freezing => "freezing",
+            Self::Frozen => "frozen",
+            Self::Thawing => "thawing",
+            Self::Stopping => "stopping",
+            Self::Terminated => "terminated",
+            Self::Interrupted => "interrupted",
+            Self::Error => "error",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether the box is live: starting, ready, taken over or frozen, or between two of these (rule 2.7).
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        match self {
+            Self::Claimed
+            | Self::Starting
+            | Self::Ready
+            | Self::Takeover
+            | Self::Freezing
+            | Self::Frozen
+            | Self::Thawing => true,
+            Self::Stopping | Self::Terminated | Self::Interrupted | Self::Error | Self::Unknown => {
+                false
+            }
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A box.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoxView {
+    /// 20 lowercase letters and digits.
+    pub id: String,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Its name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// Its last use (rule 3.3).
+    pub last_used_at: Timestamp,
+    /// Why it is as it is, where that needs words (rule 2.8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_reason: Option<String>,
+    /// Its own idle limit in minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_min: Option<u32>,
+    /// When the rules stop it for good unless something uses it; absent when they never will (rule 6.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stops_at: Option<Timestamp>,
+    /// Until when it can be brought back (rule 6.5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restorable_until: Option<Timestamp>,
+    /// When it freezes and what holds it awake; only for a ready or taken over box (rule 4.6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<FreezeView>,
+    /// Where the memory of a frozen box is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
+    /// What the freeze kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps: Option<Keeps>,
+    /// Why a frozen box has no copy on disk (rule 4.10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_error: Option<String>,
+    /// The conversation that uses it; only on a live box (rule 7.5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentView>,
+    /// Its named ports.
+    #[serde(default)]
+    pub services: Vec<ServiceView>,
+    /// The image it started from.
+    pub image: String,
+    /// Which version of that image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
+    /// The daemon in it, asked live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boxd_version: Option<String>,
+    /// How large it is.
+    pub size: SizeView,
+    /// The host it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The caller's own words from the start call.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// When the runtime was asked about it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<Timestamp>,
+    /// When its state was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_recorded_at: Option<Timestamp>,
+    /// The last decisions about it, oldest first: which rule, in words. Lists leave them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<WhyView>,
+    /// Fields that were asked for but that no box has (rule 11.5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_fields: Vec<String>,
+}
+
+/// When a box freezes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FreezeView {
+    /// When; absent while something without an end holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// What holds it awake beyond the usual time.
+    pub blocked_by: Vec<BlockView>,
+}
+
+/// Something that holds a box awake.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockView {
+    /// `background`, `url`, `recording`, `takeover`, `foreground`, `link` or `phone`.
+    pub kind: String,
+    /// More about it, such as the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Until when; absent when it holds until it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// Where the memory of a frozen box is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Its processes stand still in RAM.
+    Ram,
+    /// On disk.
+    Disk,
+}
+
+/// The conversation that uses a box.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentView {
+    /// `working`, `away`, `idle` or `left`.
+    pub state: String,
+    /// Seconds since last use or start; 0 while in use.
+    pub idle_sec: u64,
+    /// It is the caller's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub this_conversation: Option<bool>,
+    /// The calls that last used it carried no id (rule 7.7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untracked: Option<bool>,
+}
+
+/// A named port of a box.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceView {
+    /// Its name.
+    pub name: String,
+    /// Its port inside the box.
+    pub port: u16,
+    /// Where a browser finds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Whether people open it in a browser.
+    pub web: bool,
+}
+
+/// How large a box is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SizeView {
+    /// CPUs; parts of one are possible.
+    pub cpus: f64,
+    /// Memory in MiB.
+    pub memory_mb: u64,
+    /// Disk in GiB.
+    pub disk_gb: u64,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhyView {
+    /// When.
+    pub at: Timestamp,
+    /// The number of the rule.
+    pub rule: String,
+    /// What it came to, in words.
+    pub text: String,
+}
