@@ -1,6 +1,7 @@
 //! Tasks of this repository. Owns what is run by developers and tests against the finished program: the
 //! harness that starts real servers, the crash matrix, the benchmarks, and the checks of the tree itself.
 
+pub mod bench;
 pub mod crash;
 pub mod harness;
 pub mod tidy;

@@ -26,12 +26,19 @@ enum Task {
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
+    /// Measure freeze, thaw, start and exec against baselines in the same run (release build, podman).
+    Bench {
+        /// How many frozen boxes the server's memory is measured with.
+        #[arg(long, default_value_t = 1_000, value_name = "N")]
+        frozen: u32,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.task {
         Task::Tidy => tidy(),
+        Task::Bench { frozen } => xtask::bench::run(frozen),
         Task::Crash { rounds, only } => xtask::crash::run(rounds, only.as_deref()),
     };
     match result {

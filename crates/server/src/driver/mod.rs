@@ -5,6 +5,7 @@
 
 pub mod conformance;
 pub mod container;
+pub mod fake;
 
 use std::collections::BTreeMap;
 

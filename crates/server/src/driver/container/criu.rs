@@ -18,7 +18,7 @@ use super::paths::BoxPaths;
 const NEEDED: (u32, u32) = (4, 2);
 
 /// How long one dump or restore may take.
-const LIMIT: Duration = Duration::from_secs(900);
+pub(super) const LIMIT: Duration = Duration::from_secs(900);
 
 /// A CRIU on this host.
 #[derive(Clone, Debug)]

@@ -5,12 +5,16 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::steps;
 
 /// Writes a file so that after a crash either the old or the new content is there, whole.
 pub(super) fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {
-    let tmp = path.with_extension("tmp-write");
+    // Another server, or another thread, may be writing the same file.
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let tmp = path.with_extension(format!("tmp-{}-{number}", std::process::id()));
     let mut file = File::create(&tmp)?;
     file.write_all(content)?;
     sync_file(&file, &tmp)?;

@@ -6,11 +6,10 @@
 //! fails the restore), and would show the host's later files to running boxes.
 
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
@@ -50,15 +49,18 @@ const LAYOUT: u32 = 1;
 /// The images on this host.
 pub(super) struct Images {
     paths: Paths,
-    building: Mutex<()>,
 }
 
 impl Images {
     pub(super) fn new(paths: Paths) -> Self {
-        Self {
-            paths,
-            building: Mutex::new(()),
-        }
+        Self { paths }
+    }
+
+    /// Held while generations are made or removed, also against another process on this data folder.
+    fn lock(&self) -> io::Result<File> {
+        let file = File::create(self.paths.images_lock())?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(file)
     }
 
     /// The folder of a generation that a box was made from.
@@ -70,11 +72,11 @@ impl Images {
     pub(super) fn current_host(&self) -> io::Result<String> {
         let name = format!("host-{}", fingerprint());
         let dir = self.dir(&name);
-        let _one_at_a_time = self.building.lock().unwrap_or_else(|e| e.into_inner());
+        let _one_at_a_time = self.lock()?;
         if dir.exists() {
             return Ok(name);
         }
-        let tmp = self.dir(&format!("{name}.{}.tmp", std::process::id()));
+        let tmp = self.dir("unfinished");
         fsutil::remove_tree(&tmp)?;
         tracing::info!(image = %name, "making a generation of image host");
         make_generation(&tmp)?;
@@ -106,7 +108,7 @@ impl Images {
     /// Removes generations and boxds that no box uses and that are not `current` ones, and what an
     /// interrupted build left.
     pub(super) fn sweep(&self, used_images: &[String], used_boxds: &[String]) -> io::Result<()> {
-        let _no_build_meanwhile = self.building.lock().unwrap_or_else(|e| e.into_inner());
+        let _no_build_meanwhile = self.lock()?;
         for (dir, used) in [(self.paths.images(), used_images), (self.paths.boxd(), used_boxds)] {
             for entry in fs::read_dir(&dir)?.flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();

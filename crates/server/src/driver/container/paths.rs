@@ -31,6 +31,10 @@ impl Paths {
         self.data.join("images")
     }
 
+    pub(super) fn images_lock(&self) -> PathBuf {
+        self.data.join("images.lock")
+    }
+
     pub(super) fn boxd(&self) -> PathBuf {
         self.data.join("boxd")
     }

@@ -18,6 +18,10 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
+    let dir = paths.copy(copy);
+    if !dir.exists() {
+        return Err(Trouble::Gone(format!("box {id} has no copy {}", copy.0)));
+    }
     if !paths.is_half_restored() && host.first_process(id).is_some() {
         // Standing: there is nothing to do. Running: the copy is older than the box and must not meet it.
         return match cgroup.is_frozen() {
@@ -25,21 +29,17 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
             false => Err(Trouble::Refused(format!("box {id} runs: its copy is out of date"))),
         };
     }
-    let dir = paths.copy(copy);
     let record = host.record(id)?;
-    if !dir.exists() {
-        return Err(Trouble::Gone(format!("box {id} has no copy {}", copy.0)));
-    }
     let manifest = Manifest::read(&dir, &host.facts).map_err(damaged)?;
     reached("thaw.checked", None);
     // What a killed restore left: processes, mounts, CRIU's own folders.
     boot::clear_running_parts(host, id)?;
-    remove_criu_leftovers();
     fs::create_dir_all(&paths.run).when("make the run folder")?;
     let image = host.images.dir(&record.image);
     mount::mount_box(&paths, &image, record.uid_base).when("mount the box's files")?;
     cgroup.create(record.size()).when("make the box's cgroups")?;
     fs::write(paths.restoring(), "").when("mark the restore as begun")?;
+    remove_criu_leftovers(&paths.restoring());
     reached("thaw.mounted", None);
     let restored = restore_while_verifying(host, id, &dir, &manifest, &record);
     if restored.is_err() {
@@ -108,12 +108,19 @@ fn damaged(error: CopyError) -> Trouble {
     }
 }
 
-/// Folders that a killed restore leaves in `/tmp`. Empty ones only: another restore's is mounted on.
-fn remove_criu_leftovers() {
+/// Removes the empty folders that killed restores left in `/tmp`, once they are older than any restore may
+/// take: younger ones may belong to one that is under way. `now` is the age of a file just written.
+fn remove_criu_leftovers(now: &Path) {
+    let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
+    let Ok(now) = modified(now) else { return };
     for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(".criu.mntns.") {
-            // Not ours to remove while it is in use: then this fails, as it should.
-            drop(fs::remove_dir(entry.path()));
+        let is_criu = entry.file_name().to_string_lossy().starts_with(".criu.mntns.");
+        let age = modified(&entry.path()).ok().and_then(|then| now.duration_since(then).ok());
+        if is_criu && age.is_some_and(|age| age > criu::LIMIT) {
+            // A folder that is not empty is not what we think it is, and stays.
+            if let Err(error) = fs::remove_dir(entry.path()) {
+                tracing::debug!(%error, folder = %entry.path().display(), "left by a killed restore");
+            }
         }
     }
 }

@@ -1,0 +1,473 @@
+//! A driver whose boxes live in memory, for tests of the engine. The world of boxes outlives every server that looks at
+//! it, and can be told to be slow, to fail, to refuse, to lose boxes, or to act without saying so. Its boxes have files,
+//! memory and a daemon that runs a handful of commands; nothing of it touches the machine.
+
+mod boxd;
+mod script;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::conformance::Inside;
+use super::{BOXD_PORT, BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+
+use script::Script;
+pub use script::{Behaviour, Gate, Step};
+
+/// The world; clones are the same one. It is the driver of as many servers as look at it, one after the other.
+#[derive(Clone, Default)]
+pub struct Fake(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    world: Mutex<World>,
+    script: Script,
+    /// Changes whenever something in the world does, for those who wait inside.
+    changes: Changes,
+}
+
+/// A counter that can be waited for.
+struct Changes(watch::Sender<u64>);
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+#[derive(Default)]
+struct World {
+    boxes: HashMap<BoxId, FakeBox>,
+    /// What was done, in order: the step and the box.
+    done: Vec<(Step, BoxId)>,
+    cannot_checkpoint: Option<String>,
+}
+
+/// One box of the world.
+struct FakeBox {
+    files: BTreeMap<String, String>,
+    processes: Processes,
+    memory: Memory,
+    copies: BTreeMap<CopyId, Memory>,
+    /// Ends the connections into the box.
+    connected: CancellationToken,
+    /// What is known of its end, once its first process ended.
+    ended: Option<String>,
+}
+
+/// What a box has in memory, and a copy on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Memory {
+    word: Option<String>,
+    commands: Vec<Running>,
+}
+
+/// A command in a box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Running {
+    exec_id: String,
+    cmd: String,
+    background: bool,
+    started_ms: i64,
+    ended: Option<Ended>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ended {
+    Exit(i32),
+    Signal(&'static str),
+}
+
+impl Fake {
+    /// An empty world.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the next time `step` is asked for any box behave so.
+    pub fn next(&self, step: Step, behaviour: Behaviour) {
+        self.0.script.add(step, behaviour);
+    }
+
+    /// What was done so far, in order.
+    #[must_use]
+    pub fn done(&self) -> Vec<(Step, BoxId)> {
+        self.world().done.clone()
+    }
+
+    /// How often a step was done.
+    #[must_use]
+    pub fn count(&self, step: Step) -> usize {
+        self.world()
+            .done
+            .iter()
+            .filter(|(done, _)| *done == step)
+            .count()
+    }
+
+    /// The host cannot write memory to disk, for this reason.
+    pub fn cannot_checkpoint(&self, reason: &str) {
+        self.world().cannot_checkpoint = Some(reason.to_owned());
+    }
+
+    /// The first process of a box ends by itself, and everything in memory with it.
+    pub fn kill(&self, id: BoxId, detail: &str) {
+        if let Some(found) = self.world().boxes.get_mut(&id) {
+            found.lose_memory(detail);
+        }
+        self.changed();
+    }
+
+    /// The host reboots: what is in memory is gone, copies and files are not.
+    pub fn reboot(&self) {
+        for found in self.world().boxes.values_mut() {
+            found.lose_memory("the host was restarted");
+        }
+        self.changed();
+    }
+
+    /// Takes a copy away, as a damaged disk would.
+    pub fn lose_copy(&self, id: BoxId, copy: CopyId) {
+        if let Some(found) = self.world().boxes.get_mut(&id) {
+            found.copies.remove(&copy);
+        }
+    }
+
+    /// Puts a box into the world that no server asked for.
+    pub fn plant(&self, id: BoxId) {
+        self.world().boxes.insert(id, FakeBox::running());
+    }
+
+    /// Ends a command in a running box, as if by itself.
+    pub fn finish(&self, id: BoxId, exec_id: &str) {
+        if let Some(found) = self.world().boxes.get_mut(&id) {
+            found.memory.end(exec_id, &Ended::Exit(0));
+        }
+        self.changed();
+    }
+
+    /// The ids of the commands that run in a box.
+    #[must_use]
+    pub fn running_commands(&self, id: BoxId) -> Vec<String> {
+        let world = self.world();
+        let commands = world.boxes.get(&id).map(|found| &found.memory.commands);
+        let running = commands
+            .into_iter()
+            .flatten()
+            .filter(|command| command.ended.is_none());
+        running.map(|command| command.exec_id.clone()).collect()
+    }
+
+    /// Waits until a command runs in a box.
+    pub async fn until_command(&self, id: BoxId) {
+        let mut changes = self.0.changes.0.subscribe();
+        while self.running_commands(id).is_empty() {
+            // The sender lives as long as the world.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// What the driver sees of a box.
+    #[must_use]
+    pub fn seen(&self, id: BoxId) -> Option<Seen> {
+        self.world().boxes.get(&id).map(FakeBox::seen)
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        let world = self.0.world.lock();
+        world.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.0.changes.0.send_modify(|count| *count += 1);
+    }
+
+    /// Does a step as the script has it.
+    async fn play(
+        &self,
+        step: Step,
+        id: BoxId,
+        act: impl FnOnce(&mut World) -> Result<(), DriverError> + Send,
+    ) -> Result<(), DriverError> {
+        let behaviour = self.0.script.take(step);
+        let act = || {
+            let mut world = self.world();
+            world.done.push((step, id));
+            let result = act(&mut world);
+            drop(world);
+            self.changed();
+            result
+        };
+        match behaviour {
+            None => act(),
+            Some(Behaviour::Fail(reason)) => Err(DriverError::Failed(reason)),
+            Some(Behaviour::Refuse(reason)) => act().and(Err(DriverError::Refused(reason))),
+            Some(Behaviour::Gone(reason)) => Err(DriverError::Gone(reason)),
+            Some(Behaviour::HoldBefore(gate)) => {
+                gate.pass().await;
+                act()
+            }
+            Some(Behaviour::HoldAfter(gate)) => {
+                let result = act();
+                gate.pass().await;
+                result
+            }
+            Some(Behaviour::ActAndFail(reason)) => act().and(Err(DriverError::Failed(reason))),
+            Some(Behaviour::Panic) => panic!("the script says so"),
+        }
+    }
+}
+
+impl FakeBox {
+    fn running() -> Self {
+        Self {
+            files: BTreeMap::new(),
+            processes: Processes::Running,
+            memory: Memory::default(),
+            copies: BTreeMap::new(),
+            connected: CancellationToken::new(),
+            ended: None,
+        }
+    }
+
+    fn lose_memory(&mut self, detail: &str) {
+        self.disconnect();
+        if self.processes != Processes::Absent {
+            self.ended = Some(detail.to_owned());
+        }
+        self.processes = Processes::Absent;
+        self.memory = Memory::default();
+    }
+
+    fn disconnect(&mut self) {
+        self.connected.cancel();
+        self.connected = CancellationToken::new();
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            processes: self.processes,
+            copy: self.copies.keys().next_back().copied(),
+            detail: self.ended.as_deref().unwrap_or_default().into(),
+        }
+    }
+}
+
+impl Memory {
+    fn end(&mut self, exec_id: &str, how: &Ended) {
+        for command in &mut self.commands {
+            if command.exec_id == exec_id && command.ended.is_none() {
+                command.ended = Some(how.clone());
+            }
+        }
+    }
+}
+
+impl World {
+    fn get(&mut self, id: BoxId) -> Result<&mut FakeBox, DriverError> {
+        let found = self.boxes.get_mut(&id);
+        found.ok_or_else(|| DriverError::Gone(format!("there is no box {id}")))
+    }
+
+    fn freeze(&mut self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError> {
+        let found = self.get(id)?;
+        match (found.processes, mode) {
+            (Processes::Absent, FreezeMode::Copy(copy)) if found.copies.contains_key(&copy) => {
+                return Ok(());
+            }
+            (Processes::Absent, _) => {
+                let detail = found.ended.clone().unwrap_or_default();
+                return Err(DriverError::Gone(detail));
+            }
+            (Processes::Running | Processes::Stopped, _) => {}
+        }
+        found.processes = Processes::Stopped;
+        found.disconnect();
+        if let FreezeMode::Copy(copy) = mode {
+            let memory = found.memory.clone();
+            found.copies.insert(copy, memory);
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        let found = self.get(id)?;
+        let Some(memory) = found.copies.get(&copy) else {
+            return Err(DriverError::Gone(format!("there is no copy {}", copy.0)));
+        };
+        match found.processes {
+            Processes::Running => Err(DriverError::Refused("the box runs".to_owned())),
+            Processes::Stopped => Ok(()),
+            Processes::Absent => {
+                found.memory = memory.clone();
+                found.processes = Processes::Stopped;
+                found.ended = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Driver for Fake {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "fake",
+            checkpoint: self.world().cannot_checkpoint.clone().map_or(Ok(()), Err),
+            cpus: 8,
+            memory_mb: 16_384,
+            disk_gb: 100,
+        }
+    }
+
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
+        let id = spec.id;
+        let act = move |world: &mut World| {
+            let mut fresh = FakeBox::running();
+            if let Some(mut old) = world.boxes.remove(&id) {
+                old.disconnect();
+                if keep_files {
+                    fresh.files = old.files;
+                    fresh.copies = old.copies;
+                }
+            }
+            world.boxes.insert(id, fresh);
+            Ok(())
+        };
+        self.play(Step::Boot, id, act).await
+    }
+
+    async fn freeze(&self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError> {
+        self.play(Step::Freeze, id, move |world| world.freeze(id, mode))
+            .await
+    }
+
+    async fn evict(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        let act = move |world: &mut World| {
+            let found = world.get(id)?;
+            if !found.copies.contains_key(&copy) || found.processes == Processes::Running {
+                return Err(DriverError::Refused("there is no good copy".to_owned()));
+            }
+            found.processes = Processes::Absent;
+            found.memory = Memory::default();
+            Ok(())
+        };
+        self.play(Step::Evict, id, act).await
+    }
+
+    async fn thaw(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        self.play(Step::Thaw, id, move |world| world.thaw(id, copy))
+            .await
+    }
+
+    async fn release(&self, id: BoxId) -> Result<(), DriverError> {
+        let act = move |world: &mut World| {
+            let found = world.get(id)?;
+            if found.processes == Processes::Absent {
+                return Err(DriverError::Gone("nothing of it stands".to_owned()));
+            }
+            found.processes = Processes::Running;
+            Ok(())
+        };
+        self.play(Step::Release, id, act).await
+    }
+
+    async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
+        let act = move |world: &mut World| {
+            if let Some(found) = world.boxes.get_mut(&id) {
+                found.lose_memory("it was destroyed");
+                found.copies.clear();
+                if !keep_files {
+                    world.boxes.remove(&id);
+                }
+            }
+            Ok(())
+        };
+        self.play(Step::Destroy, id, act).await
+    }
+
+    async fn drop_copy(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
+        let act = move |world: &mut World| {
+            if let Some(found) = world.boxes.get_mut(&id) {
+                found.copies.remove(&copy);
+            }
+            Ok(())
+        };
+        self.play(Step::DropCopy, id, act).await
+    }
+
+    async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {
+        let world = self.world();
+        let boxes = world.boxes.iter();
+        Ok(boxes.map(|(id, found)| (*id, found.seen())).collect())
+    }
+
+    async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
+        let mut changes = self.0.changes.0.subscribe();
+        if !self.world().boxes.contains_key(&id) {
+            return Err(DriverError::Gone("there is no such box".to_owned()));
+        }
+        loop {
+            match self.world().boxes.get(&id) {
+                None => return Ok("it was destroyed".to_owned()),
+                Some(found) if found.processes == Processes::Absent => {
+                    return Ok(found.ended.clone().unwrap_or_else(|| "it ended".to_owned()));
+                }
+                Some(_) => {}
+            }
+            if changes.changed().await.is_err() {
+                return Err(DriverError::Failed("the world is gone".to_owned()));
+            }
+        }
+    }
+
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError> {
+        let connected = {
+            let mut world = self.world();
+            let found = world.get(id)?;
+            if found.processes != Processes::Running || port != BOXD_PORT {
+                return Err(DriverError::Failed("nobody listens there".to_owned()));
+            }
+            found.connected.clone()
+        };
+        Ok(boxd::connection(self.clone(), id, connected))
+    }
+}
+
+#[async_trait]
+impl Inside for Fake {
+    async fn write_file(&self, id: BoxId, name: &str, content: &str) {
+        if let Some(found) = self.world().boxes.get_mut(&id) {
+            found.files.insert(name.to_owned(), content.to_owned());
+        }
+    }
+
+    async fn read_file(&self, id: BoxId, name: &str) -> Option<String> {
+        self.world().boxes.get(&id)?.files.get(name).cloned()
+    }
+
+    async fn remember(&self, id: BoxId, word: &str) {
+        if let Some(found) = self.world().boxes.get_mut(&id) {
+            found.memory.word = Some(word.to_owned());
+        }
+    }
+
+    async fn recall(&self, id: BoxId) -> Option<String> {
+        let world = self.world();
+        let found = world.boxes.get(&id)?;
+        let runs = found.processes == Processes::Running;
+        found.memory.word.clone().filter(|_| runs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The container driver, on real boxes, against the suite that every driver passes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use icebox_lifecycle::BoxId;
+use icebox_server::boxd::Boxds;
+use icebox_server::driver::Driver;
+use icebox_server::driver::conformance::{self, Inside, Subject};
+use icebox_server::driver::container::ContainerDriver;
+use icebox_wire::boxd::ExecRequest;
+
+/// Answers questions over two fifos with the word it has in its memory only.
+const REMEMBERING: &str = "mkfifo /run/ask /run/answer; touch /run/remembering; \
+    while read -r _ </run/ask; do echo \"$word\" >/run/answer; done";
+
+const RECALL: &str = "[ -p /run/ask ] && timeout 20 bash -c 'echo >/run/ask; cat /run/answer'";
+
+/// Looks into a box by commands that boxd runs.
+struct ByCommands {
+    boxds: Boxds,
+}
+
+impl ByCommands {
+    /// The output of a command, if it ended well.
+    async fn run(&self, id: BoxId, cmd: String, background: bool) -> Option<String> {
+        // The driver may have closed the connections of the last call: a pool is for one stretch of running.
+        self.boxds.forget(id);
+        let request = ExecRequest {
+            cmd,
+            background,
+            ..ExecRequest::default()
+        };
+        let answer = self.boxds.client(id).exec(request).await.expect("boxd answers");
+        let result = answer.into_owned().result;
+        let ended_well = background || result.proc.exit_code == Some(0);
+        ended_well.then(|| String::from_utf8_lossy(&result.stdout_tail).trim().to_owned())
+    }
+}
+
+#[async_trait]
+impl Inside for ByCommands {
+    async fn write_file(&self, id: BoxId, name: &str, content: &str) {
+        let written = self.run(id, format!("echo '{content}' >/work/{name}"), false).await;
+        assert!(written.is_some(), "{name} was not written");
+    }
+
+    async fn read_file(&self, id: BoxId, name: &str) -> Option<String> {
+        self.run(id, format!("cat /work/{name}"), false).await
+    }
+
+    async fn remember(&self, id: BoxId, word: &str) {
+        self.run(id, format!("word='{word}'; {REMEMBERING}"), true).await;
+        let ready = "timeout 20 bash -c 'until [ -e /run/remembering ]; do sleep 0.01; done'";
+        assert!(self.run(id, ready.to_owned(), false).await.is_some(), "nothing remembers");
+    }
+
+    async fn recall(&self, id: BoxId) -> Option<String> {
+        self.run(id, RECALL.to_owned(), false).await
+    }
+}
+
+/// One folder for all cases, so that the image is made once. Boxes of different cases do not meet in it.
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("box-conformance")
+}
+
+async fn check(case: &str) {
+    let boxd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/boxd/boxd");
+    let driver = ContainerDriver::open(&data(), &boxd).expect("boxes can run here");
+    let driver = Arc::new(driver);
+    let inside = ByCommands {
+        boxds: Boxds::new(driver.clone()),
+    };
+    let subject = Subject {
+        driver: &*driver,
+        inside: &inside,
+    };
+    let mut random = [0_u8; 20];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).expect("random");
+    let cleaning = Cleaning {
+        driver: driver.clone(),
+        id: BoxId::from_random(random),
+    };
+    conformance::run(&subject, case, cleaning.id).await;
+}
+
+/// Removes the box of a case that failed.
+struct Cleaning {
+    driver: Arc<ContainerDriver>,
+    id: BoxId,
+}
+
+impl Drop for Cleaning {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let (driver, id) = (self.driver.clone(), self.id);
+        // A thread of its own: this one is inside a runtime that is unwinding.
+        let cleaned = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+            runtime.block_on(driver.destroy(id, false)).map_err(|e| e.to_string())
+        });
+        eprintln!("removed box {id}: {:?}", cleaned.join());
+    }
+}
+
+macro_rules! cases {
+    ($($test:ident: $case:literal,)*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            check($case).await;
+        })*
+
+        #[test]
+        fn every_case_is_a_test() {
+            let tested = [$($case),*];
+            assert_eq!(conformance::CASES, tested);
+        }
+    };
+}
+
+cases! {
+    box_boot_begins_anew: "boot_begins_anew_unless_files_are_kept",
+    box_freeze_leaves_a_standing_box: "freeze_leaves_a_standing_box_and_a_copy",
+    box_evict_needs_a_copy: "evict_needs_a_complete_copy",
+    box_thaw_brings_all_back: "thaw_brings_memory_and_files_back",
+    box_ten_rounds: "ten_rounds_lose_nothing",
+    box_ram_freeze: "ram_freeze_and_release",
+    box_cold_boot: "cold_boot_keeps_files_only",
+    box_destroy_everywhere: "destroy_works_in_every_state",
+    box_connections_end: "connections_end_with_a_freeze",
+    box_exited_tells: "exited_tells_of_the_end",
+    box_unknown_is_gone: "unknown_boxes_are_gone",
+    box_running_is_never_thawed_over: "a_running_box_is_never_thawed_over",
+}
