@@ -3,7 +3,8 @@
 
 use crate::id::{CopyId, OpId};
 
-/// Something to be done after the commit. Each one is idempotent: asking again after a crash is harmless.
+/// Something to be done after the commit. Each one is idempotent: asking again after a crash is harmless. The effects of
+/// one box are carried out one after the other, in the order in which they were asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Make the box run: from its image the first time, from its files later. Leftovers of an earlier try go first.
@@ -22,7 +23,8 @@ pub enum Effect {
         /// Stand still in RAM only, write no copy (the host cannot checkpoint, or the policy keeps none).
         ram_only: bool,
     },
-    /// End the processes of a standing box whose copy is good and recorded: its memory is given back.
+    /// End the processes of a standing box whose copy is good and recorded, or that keeps files only (4.13): its memory is
+    /// given back.
     Evict {
         /// Answers name it.
         op: OpId,

@@ -51,7 +51,8 @@ pub enum Event {
     TakeoverInput,
     /// The screen was handed back.
     TakeoverEnded,
-    /// Another box opened a link to this one (4.2, 5.1).
+    /// Another box opened a link to this one (4.2, 5.1). One box is one link, however many connections it has: the link
+    /// is closed with the last of them.
     LinkOpened {
         /// The box at the other end.
         from: BoxId,
@@ -88,9 +89,11 @@ pub enum Event {
         /// How it went.
         outcome: Outcome,
     },
-    /// What the driver sees of the box: after a server start, or when a watched process ended.
+    /// What the driver sees of the box: after a server start, or when a watched process ended. Calls and links are over
+    /// with that, since they run through the server; a takeover is not.
     Observed(Seen),
-    /// The server was down or the host slept for this long (3.6). Comes before any deadline is looked at.
+    /// The server was down or the host slept for this long (3.6). No clock strikes on it: what was observed, or a tick,
+    /// comes next.
     Gap {
         /// How long, in milliseconds.
         ms: Ms,
@@ -99,6 +102,11 @@ pub enum Event {
     Credits {
         /// Whether there are any.
         any: bool,
+    },
+    /// Whether the host has room to keep this box's memory in RAM while it is frozen (4.11).
+    Warm {
+        /// Keep it there; otherwise it is given back once the copy is good.
+        keep: bool,
     },
     /// Time passed: look at the deadlines.
     Tick,

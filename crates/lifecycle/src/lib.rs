@@ -6,16 +6,40 @@
 
 extern crate alloc;
 
+pub mod admit;
+pub mod credits;
+pub mod decision;
 pub mod effect;
 pub mod event;
+pub mod fleet;
+pub mod forecast;
 pub mod id;
+mod invariant;
+mod observed;
+mod outcome;
 pub mod policy;
+pub mod rules;
+pub mod sandbox;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod state;
+pub mod status;
+mod step;
 pub mod time;
+mod turn;
+pub mod words;
 
+pub use admit::{Admission, Ask, NoRestore, Refusal};
+pub use decision::{Change, Decision, Reason};
 pub use effect::{Effect, Tier};
 pub use event::{CallKind, Command, Event, Outcome, Processes, Seen};
+pub use forecast::{Forecast, Hold, HoldKind, Warning};
 pub use id::{BoxId, CallId, CopyId, OpId};
-pub use policy::Policy;
+pub use policy::{Policy, PolicyError};
+pub use rules::conversation::{AgentState, AgentView, Presence};
+pub use rules::{Rule, all_rules};
+pub use sandbox::Sandbox;
 pub use state::State;
+pub use status::Status;
 pub use time::{Ms, Time};
+pub use turn::INTERRUPTED_FILES_MS;

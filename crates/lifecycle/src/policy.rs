@@ -1,7 +1,9 @@
 //! The durations and switches of one box (rules, section 1). Presets are data; a value out of range is
 //! refused with its limit, never shortened.
 
-use crate::time::{DAY, HOUR, MIN, Ms};
+use core::fmt;
+
+use crate::time::{DAY, HOUR, MIN, Ms, SEC};
 
 /// The named sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,4 +104,134 @@ impl Policy {
         url_hold_ms: 2 * HOUR,
         recording_hold_ms: HOUR,
     };
+}
+
+/// A setting that is out of range, with its limits in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    /// The field, as users write it.
+    pub field: &'static str,
+    /// What it may be.
+    pub limits: &'static str,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} must be {}", self.field, self.limits)
+    }
+}
+
+impl core::error::Error for PolicyError {}
+
+impl Policy {
+    /// The preset `router`: never idle, 300 s of being up, nothing kept.
+    pub const ROUTER: Self = Self {
+        preset: Preset::Router,
+        freeze_after_ms: None,
+        stop_frozen: StopFrozen::Never,
+        restorable_ms: 0,
+        lifetime: Some(Lifetime {
+            ms: 300 * SEC,
+            from: LifetimeFrom::Creation,
+            at_end: AtEnd::Destroy,
+        }),
+        ..Self::AGENT
+    };
+
+    /// The preset `task`: sleeps on its files after a quarter of an hour, has an hour for each boot.
+    pub const TASK: Self = Self {
+        preset: Preset::Task,
+        freeze_after_ms: Some(15 * MIN),
+        keeps: Keeps::Files,
+        stop_frozen: StopFrozen::AfterFreeze(HOUR),
+        restorable_ms: 0,
+        idle_limit_ms: None,
+        lifetime: Some(Lifetime {
+            ms: HOUR,
+            from: LifetimeFrom::LatestBoot,
+            at_end: AtEnd::Destroy,
+        }),
+        background_hold_ms: 0,
+        url_hold_ms: 0,
+        recording_hold_ms: 0,
+    };
+
+    /// The full set of a preset.
+    #[must_use]
+    pub fn of(preset: Preset) -> Self {
+        match preset {
+            Preset::Agent => Self::AGENT,
+            Preset::Router => Self::ROUTER,
+            Preset::Task => Self::TASK,
+        }
+    }
+
+    /// Checks every field against its limits.
+    ///
+    /// # Errors
+    /// The first field that is out of range. Nothing is ever shortened.
+    pub fn validate(&self) -> Result<(), PolicyError> {
+        let own_limit = match self.preset {
+            // The router dialect counts its inactivity in seconds.
+            Preset::Router => (SEC, "at least 1 second and at most 7 days"),
+            Preset::Agent | Preset::Task => (MIN, "1 to 10080 (minutes)"),
+        };
+        let stop_frozen_ms = match self.stop_frozen {
+            StopFrozen::Never => None,
+            StopFrozen::AfterUseOrFreeze(ms) | StopFrozen::AfterFreeze(ms) => Some(ms),
+        };
+        let week = "at most 7 days";
+        let checks = [
+            (
+                "freeze_after",
+                self.freeze_after_ms,
+                SEC,
+                7 * DAY,
+                "1 second to 7 days",
+            ),
+            (
+                "stop_frozen",
+                stop_frozen_ms,
+                SEC,
+                30 * DAY,
+                "1 second to 30 days",
+            ),
+            ("restorable", Some(self.restorable_ms), 0, 7 * DAY, week),
+            (
+                "idleTimeoutMin",
+                self.idle_limit_ms,
+                own_limit.0,
+                7 * DAY,
+                own_limit.1,
+            ),
+            (
+                "lifetime_seconds",
+                self.lifetime.map(|lifetime| lifetime.ms),
+                SEC,
+                30 * DAY,
+                "1 to 2592000",
+            ),
+            (
+                "background_hold",
+                Some(self.background_hold_ms),
+                0,
+                7 * DAY,
+                week,
+            ),
+            ("url_hold", Some(self.url_hold_ms), 0, 7 * DAY, week),
+            (
+                "recording_hold",
+                Some(self.recording_hold_ms),
+                0,
+                7 * DAY,
+                week,
+            ),
+        ];
+        for (field, value, least, most, limits) in checks {
+            if value.is_some_and(|value| value < least || value > most) {
+                return Err(PolicyError { field, limits });
+            }
+        }
+        Ok(())
+    }
 }

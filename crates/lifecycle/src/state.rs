@@ -36,6 +36,8 @@ pub enum State {
         copy: CopyId,
         /// What made it freeze.
         cause: FreezeCause,
+        /// No copy is written: the policy keeps files only (4.13).
+        ram_only: bool,
         /// A call, a wake or a link came meanwhile: run again as soon as the freeze is over (4.7).
         wake: bool,
     },
@@ -56,6 +58,8 @@ pub enum State {
         op: OpId,
         /// Failed tries so far.
         failures: u8,
+        /// This ends a wake, which is use (5.2); otherwise it only undoes a freeze that failed.
+        wake: bool,
     },
     /// Being stopped for good.
     Stopping {
@@ -107,6 +111,8 @@ pub struct Frozen {
     pub snapshot_error: Option<Box<str>>,
     /// The memory is being given back by this operation.
     pub evicting: Option<OpId>,
+    /// A wake came while the memory was being given back: it starts as soon as that is over.
+    pub wake: bool,
     /// Why the last wake failed (5.8).
     pub wake_error: Option<Box<str>>,
 }

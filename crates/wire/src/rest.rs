@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use jiff::Timestamp;
 use serde::de::value::MapAccessDeserializer;
@@ -34,7 +35,7 @@ pub struct StartRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// How large; the server's defaults when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "object")]
     pub size: Option<SizeRequest>,
     /// Variables for every command in the box.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -377,6 +378,28 @@ where
     Option::<T>::deserialize(deserializer).map(Some)
 }
 
+/// Reads an object only: serde would take a list, too, and fill the fields in their order.
+fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Object<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = Option<T>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+    deserializer.deserialize_any(Object(PhantomData))
+}
+
 impl<'de> Deserialize<'de> for PolicyRequest {
     // By hand, since serde's untagged enums lose which field was wrong.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -424,6 +447,15 @@ mod tests {
         let inner = inner.unwrap_err().to_string();
         assert!(inner.contains("unknown field `freezeAfter`"), "{inner}");
         assert!(inner.contains("freezeAfterSec"), "{inner}");
+    }
+
+    #[test]
+    fn a_size_is_an_object() {
+        let size = |json: &str| serde_json::from_str::<StartRequest>(json);
+        let read = size(r#"{"size":{"cpus":0.5}}"#).unwrap().size.unwrap();
+        assert_eq!(read.cpus, Some(0.5));
+        assert_eq!(size(r#"{"size":null}"#).unwrap().size, None);
+        assert!(size(r#"{"size":[1,512,3]}"#).is_err());
     }
 
     #[test]

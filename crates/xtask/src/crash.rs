@@ -76,7 +76,7 @@ pub fn run(rounds: u32, only: Option<&str>) -> anyhow::Result<()> {
                 Ok(()) => println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: fine"),
                 Err(error) => {
                     failures += 1;
-                    println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: FAILED\n{error:?}");
+                    println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: FAILED\n{error:#}");
                     // What is left of it must not spoil the next one.
                     instance = Instance::new(&format!("crash-{failures}"), true)?;
                 }
@@ -211,7 +211,7 @@ fn goes_on(instance: &mut Instance, id: &str, before: &Value) -> anyhow::Result<
     let mut last = witness(instance, id, before)?;
     freeze(instance, id)?;
     let copy = instance.data.join("boxes").join(id).join("copies");
-    let copies = fs::read_dir(&copies).map(|d| d.flatten().count()).unwrap_or(0);
+    let copies = fs::read_dir(&copy).map(|d| d.flatten().count()).unwrap_or(0);
     ensure!(copies == 1, "{copies} copies in {} instead of the one", copy.display());
     last = witness(instance, id, &last)?;
     ensure!(last["count"].as_u64() > before["count"].as_u64(), "the counter stands still");

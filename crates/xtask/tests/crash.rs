@@ -10,7 +10,7 @@ fn check(act: &str) {
     assert!(!cells.is_empty(), "no step of {act}");
     for cell in cells {
         if let Err(error) = run_cell(&mut instance, cell) {
-            panic!("{cell:?}: {error:?}");
+            panic!("{cell:?}: {error:#}");
         }
     }
 }

@@ -47,6 +47,7 @@ fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
     let criu = host.criu.as_ref().map_err(|why| Trouble::Refused(why.clone()))?;
     let paths = host.paths.of(id);
     let record = host.record(id)?;
+    remove_other_copies(&paths, copy)?;
     require_room(host, id)?;
     let tmp = paths.copy_tmp(copy);
     dump(host, id, criu, &tmp)?;
@@ -58,6 +59,19 @@ fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
     reached("freeze.manifest", None);
     fsutil::rename_durably(&tmp, &paths.copy(copy)).when("name the copy")?;
     reached("freeze.renamed", None);
+    Ok(())
+}
+
+/// Removes every copy but this one. The box has run since they were made, or it would not be copied again:
+/// a crash came between the release and their removal.
+fn remove_other_copies(paths: &BoxPaths, copy: CopyId) -> Result<(), Trouble> {
+    let (named, tmp) = (paths.copy(copy), paths.copy_tmp(copy));
+    for entry in fs::read_dir(paths.copies()).when("list the box's copies")?.flatten() {
+        let path = entry.path();
+        if path != named && path != tmp {
+            fsutil::remove_tree(&path).when("remove a copy that is out of date")?;
+        }
+    }
     Ok(())
 }
 

@@ -33,10 +33,11 @@ pub(super) fn connection(fake: Fake, id: BoxId, connected: CancellationToken) ->
     tokio::spawn(async move {
         let serve = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(theirs), TowerToHyperService::new(service));
+        // Whichever way it ends, the other side sees its stream end. A daemon that is gone says nothing more.
         tokio::select! {
-            // Whichever way it ends, the other side sees its stream end.
-            _ = serve => {}
+            biased;
             () = connected.cancelled() => {}
+            _ = serve => {}
         }
     });
     Box::new(ours)

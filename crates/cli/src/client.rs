@@ -1,0 +1,318 @@
+//! HTTP to one server. Owns paths, headers, limits and turning answers into types or errors. Knows no verb.
+
+use std::io::Read;
+use std::time::Duration;
+
+use icebox_wire::rest::{BoxView, ErrorBody, ListResponse, OUTPUT_OFFSET_HEADER, ProcsResponse};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ureq::Agent;
+use ureq::http::{Method, Request, Response};
+
+use crate::error::CliError;
+
+/// How long a connection may take to open.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long an answer that needs no work of a box may take.
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(30);
+/// How long an answer that starts, freezes, wakes or stops a box may take: a dump alone may take 15 minutes.
+pub(crate) const WORK_LIMIT: Duration = Duration::from_secs(1_200);
+/// No answer but an output is larger, in bytes.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// Boxes on one page of a list.
+const PAGE: usize = 100;
+/// Pages that are looked through for a box.
+const MAX_PAGES: usize = 50;
+
+/// One server, and the key for it.
+pub(crate) struct Client {
+    agent: Agent,
+    base: String,
+    key: Result<String, String>,
+}
+
+/// An answer, as it came.
+pub(crate) struct Answer {
+    /// The JSON that the server sent.
+    pub(crate) text: String,
+    url: String,
+}
+
+impl Answer {
+    /// Reads it as what it should be.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, CliError> {
+        serde_json::from_str(&self.text).map_err(|error| CliError::NotUnderstood {
+            url: self.url.clone(),
+            what: error.to_string(),
+        })
+    }
+}
+
+/// Which stream of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+impl Client {
+    /// A client for the server at `base`; `key`, or why there is none.
+    pub(crate) fn new(base: String, key: Result<String, String>) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .no_delay(true)
+            .timeout_connect(Some(CONNECT_LIMIT))
+            .user_agent(concat!("icebox/", env!("CARGO_PKG_VERSION")));
+        Self {
+            agent: config.build().into(),
+            base,
+            key,
+        }
+    }
+
+    /// Asks for something that is only read.
+    pub(crate) fn get(&self, path: &str) -> Result<Answer, CliError> {
+        self.answer(self.send(Method::GET, path, None, READ_LIMIT)?)
+    }
+
+    /// Asks for something to be done, waiting for at most `limit`.
+    pub(crate) fn post(
+        &self,
+        path: &str,
+        body: Option<&impl Serialize>,
+        limit: Duration,
+    ) -> Result<Answer, CliError> {
+        let body = body.map(serde_json::to_string).transpose();
+        let body = body.map_err(|error| CliError::Usage(format!("cannot send that: {error}")))?;
+        self.answer(self.send(Method::POST, path, body, limit)?)
+    }
+
+    /// One box.
+    pub(crate) fn get_box(&self, id: &str) -> Result<(BoxView, Answer), CliError> {
+        let answer = self.get(&format!("/v1/boxes/{id}"))?;
+        Ok((answer.read()?, answer))
+    }
+
+    /// The commands of a box, newest first.
+    pub(crate) fn procs(&self, id: &str) -> Result<(ProcsResponse, Answer), CliError> {
+        // It wakes a frozen box first.
+        let path = format!("/v1/boxes/{id}/procs");
+        let answer = self.answer(self.send(Method::GET, &path, None, WORK_LIMIT)?)?;
+        Ok((answer.read()?, answer))
+    }
+
+    /// Every box, most recently used first; stopped ones too with `all`. `None`: there are too many.
+    pub(crate) fn every_box(&self, all: bool) -> Result<Option<Vec<BoxView>>, CliError> {
+        let mut boxes = Vec::new();
+        let mut cursor = String::new();
+        for _ in 0..MAX_PAGES {
+            let answer = self.get(&list_path(all, PAGE, &cursor))?;
+            let page: ListResponse = answer.read()?;
+            boxes.extend(page.boxes);
+            match page.next_cursor {
+                Some(next) => cursor = next,
+                None => return Ok(Some(boxes)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The bytes of a command's output from `offset` on, and the offset they really begin at. With `follow` they go
+    /// on until the command's end.
+    pub(crate) fn output(
+        &self,
+        output_url: &str,
+        stream: Stream,
+        offset: u64,
+        follow: bool,
+    ) -> Result<(u64, Box<dyn Read + Send>), CliError> {
+        // Behind the address anything else could turn it into another one.
+        if !output_url.starts_with('/') {
+            return Err(CliError::NotUnderstood {
+                url: self.base.clone(),
+                what: format!("the output is said to be at `{output_url}`"),
+            });
+        }
+        let (stream, follow) = (stream.as_str(), u8::from(follow));
+        let path = format!("{output_url}?stream={stream}&offset={offset}&follow={follow}");
+        let response = self.send(Method::GET, &path, None, WORK_LIMIT)?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response));
+        }
+        let begins = response.headers().get(OUTPUT_OFFSET_HEADER);
+        let begins = begins
+            .and_then(|v| v.to_str().ok()?.parse().ok())
+            .unwrap_or(offset);
+        Ok((begins, Box::new(response.into_body().into_reader())))
+    }
+
+    /// A connection that broke while an output was read.
+    pub(crate) fn lost(&self, error: std::io::Error) -> CliError {
+        CliError::Lost {
+            url: self.base.clone(),
+            source: error,
+        }
+    }
+
+    fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        limit: Duration,
+    ) -> Result<Response<ureq::Body>, CliError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base));
+        if let Ok(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let sent = match body {
+            Some(body) => {
+                let request = request
+                    .header("content-type", "application/json")
+                    .body(body);
+                request.map(|request| self.run(request, limit))
+            }
+            None => request.body(()).map(|request| self.run(request, limit)),
+        };
+        let sent = sent.map_err(|_| CliError::Url {
+            url: format!("{}{path}", self.base),
+        })?;
+        sent.map_err(|error| self.failure(error, limit))
+    }
+
+    fn run(
+        &self,
+        request: Request<impl ureq::AsSendBody>,
+        limit: Duration,
+    ) -> Result<Response<ureq::Body>, ureq::Error> {
+        let request = self
+            .agent
+            .configure_request(request)
+            .timeout_recv_response(Some(limit));
+        self.agent.run(request.build())
+    }
+
+    fn failure(&self, source: ureq::Error, limit: Duration) -> CliError {
+        let url = self.base.clone();
+        if matches!(source, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) {
+            let limit_s = limit.as_secs();
+            return CliError::NoAnswer { url, limit_s };
+        }
+        let unreachable = matches!(
+            &source,
+            ureq::Error::HostNotFound
+                | ureq::Error::ConnectionFailed
+                | ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve)
+        ) || matches!(&source, ureq::Error::Io(error) if is_refused(error));
+        let source = source.into_io();
+        if unreachable {
+            CliError::Unreachable { url, source }
+        } else {
+            CliError::Lost { url, source }
+        }
+    }
+
+    fn answer(&self, response: Response<ureq::Body>) -> Result<Answer, CliError> {
+        if !response.status().is_success() {
+            return Err(self.refusal(response));
+        }
+        let (_, mut body) = response.into_parts();
+        let text = body.with_config().limit(MAX_ANSWER_BYTES).read_to_string();
+        let text = text.map_err(|error| self.lost(error.into_io()))?;
+        Ok(Answer {
+            text,
+            url: self.base.clone(),
+        })
+    }
+
+    /// What an answer that is not a success says.
+    fn refusal(&self, response: Response<ureq::Body>) -> CliError {
+        let (head, mut body) = response.into_parts();
+        if let (401, Err(why)) = (head.status.as_u16(), &self.key) {
+            return CliError::NoKey(why.clone());
+        }
+        let retry_after = head.headers.get("retry-after");
+        let retry_after = retry_after.and_then(|v| Some(v.to_str().ok()?.to_owned()));
+        let text = body
+            .with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .lossy_utf8(true)
+            .read_to_string();
+        match serde_json::from_str::<ErrorBody>(&text.unwrap_or_default()) {
+            Ok(body) => CliError::Api { body, retry_after },
+            Err(_) => CliError::NotUnderstood {
+                url: self.base.clone(),
+                what: format!("HTTP status {}", head.status),
+            },
+        }
+    }
+}
+
+/// The path of one page of a list.
+pub(crate) fn list_path(all: bool, limit: usize, cursor: &str) -> String {
+    let mut path = format!("/v1/boxes?limit={limit}");
+    if all {
+        path.push_str("&all=1");
+    }
+    if !cursor.is_empty() {
+        path.push_str("&cursor=");
+        path.push_str(&escaped(cursor));
+    }
+    path
+}
+
+/// A value as it goes into a query.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+fn is_refused(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{
+        AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut,
+    };
+    [
+        ConnectionRefused,
+        HostUnreachable,
+        NetworkUnreachable,
+        AddrNotAvailable,
+        TimedOut,
+    ]
+    .contains(&error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_cannot_add_parameters() {
+        assert_eq!(
+            list_path(true, 5, "a&b=c d"),
+            "/v1/boxes?limit=5&all=1&cursor=a%26b%3Dc%20d"
+        );
+        assert_eq!(list_path(false, 100, ""), "/v1/boxes?limit=100");
+    }
+}

@@ -1,0 +1,270 @@
+//! Everything that can go wrong in the program, as one line a person can act on, or as JSON. Owns the words of the
+//! client's own errors and their exit codes; the server's errors are passed on as they are.
+
+use std::io;
+use std::path::PathBuf;
+
+use icebox_server::ServeError;
+use icebox_server::config::ConfigError;
+use icebox_wire::rest::ErrorBody;
+use serde_json::json;
+
+use crate::text::printable;
+
+/// Why a verb did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// Nothing listens there.
+    #[error("no Icebox server answers at {url}")]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// What the connection came to.
+        source: io::Error,
+    },
+    /// The connection broke after the call was sent.
+    #[error("the server at {url} went away during the call")]
+    Lost {
+        /// Which server.
+        url: String,
+        /// How it broke.
+        source: io::Error,
+    },
+    /// The server is there but did not answer in time.
+    #[error("the server at {url} did not answer within {limit_s} s")]
+    NoAnswer {
+        /// Which server.
+        url: String,
+        /// How long it was waited for, in seconds.
+        limit_s: u64,
+    },
+    /// The server said no.
+    #[error("{}", .body.error)]
+    Api {
+        /// Its words.
+        body: ErrorBody,
+        /// When it may be asked again, in seconds, where it says so.
+        retry_after: Option<String>,
+    },
+    /// The answer is none that this program knows.
+    #[error("what answers at {url} is not understood: {what}")]
+    NotUnderstood {
+        /// Who answered.
+        url: String,
+        /// What was wrong with the answer.
+        what: String,
+    },
+    /// The server wants a key and there is none to send.
+    #[error("the server wants a key, and {0}")]
+    NoKey(String),
+    /// The key of the server here cannot be shown.
+    #[error("{0}")]
+    NoLocalKey(String),
+    /// The address of the server is no good.
+    #[error("`{url}` is no address of a server")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// No box is called that.
+    #[error("no box has the id or the name `{0}`")]
+    NoBox(String),
+    /// Several boxes are meant.
+    #[error("`{word}` may mean several boxes: {}", .candidates.join(", "))]
+    Ambiguous {
+        /// What was given.
+        word: String,
+        /// Each box it may mean, as `id (name, status)`.
+        candidates: Vec<String>,
+    },
+    /// There are more boxes than are looked through.
+    #[error("there are too many boxes to look for `{0}`")]
+    TooManyBoxes(String),
+    /// The box has no command that fits.
+    #[error("{0}")]
+    NoCommand(String),
+    /// What was given does not fit.
+    #[error("{0}")]
+    Usage(String),
+    /// A local file or stream.
+    #[error("cannot {what}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The reader of our output is gone: nobody is there to be told.
+    #[error("nobody reads the output any more")]
+    OutputClosed,
+    /// The settings of the server are no good.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The server does not run.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// This machine cannot run boxes.
+    #[error("{0}")]
+    Host(String),
+    /// The demo found something that is not as it should be.
+    #[error("the demo failed at \"{step}\": {why}")]
+    Demo {
+        /// The step it was at.
+        step: String,
+        /// What was wrong.
+        why: String,
+        /// What to look at.
+        log: PathBuf,
+    },
+    /// Ctrl-C, or a request to end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl CliError {
+    /// A failed piece of work on a local file or stream.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| {
+            if source.kind() == io::ErrorKind::BrokenPipe {
+                Self::OutputClosed
+            } else {
+                Self::Io { what, source }
+            }
+        }
+    }
+
+    /// The machine's word for it.
+    fn code(&self) -> &str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::Lost { .. } => "lost",
+            Self::NoAnswer { .. } => "no_answer",
+            Self::Api { body, .. } => &body.code,
+            Self::NotUnderstood { .. } => "not_understood",
+            Self::NoKey(_) | Self::NoLocalKey(_) => "unauthorized",
+            Self::Url { .. } | Self::Usage(_) | Self::Config(_) => "usage",
+            Self::Serve(_) => "serve",
+            Self::NoBox(_) | Self::NoCommand(_) => "not_found",
+            Self::Ambiguous { .. } | Self::TooManyBoxes(_) => "ambiguous",
+            Self::Io { .. } => "io",
+            Self::OutputClosed => "output_closed",
+            Self::Host(_) => "host",
+            Self::Demo { .. } => "demo",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// What to do about it, where the text does not say so already.
+    fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Unreachable { .. } => {
+                "start it with `icebox serve`, or name another with --url".to_owned()
+            }
+            Self::Lost { .. } => {
+                "the call may have taken effect: look with `icebox status`, and at the server's log"
+                    .to_owned()
+            }
+            Self::NoAnswer { .. } => {
+                "the call may still take effect: look with `icebox status`".to_owned()
+            }
+            Self::Api { retry_after, .. } => format!("try again in {} s", retry_after.as_ref()?),
+            Self::NotUnderstood { .. } => {
+                "is it an Icebox server of this version? Its address is set with --url".to_owned()
+            }
+            Self::NoKey(_) => {
+                "set ICEBOX_API_KEY, or name the server's folder with --data".to_owned()
+            }
+            Self::NoLocalKey(_) => {
+                "a server writes it at its first start; name the server's folder with --data"
+                    .to_owned()
+            }
+            Self::Url { .. } => {
+                "it looks like http://127.0.0.1:7070 (for TLS, go through a tunnel)".to_owned()
+            }
+            Self::NoBox(_) => "`icebox ls --all` shows what there is".to_owned(),
+            Self::Ambiguous { .. } => "give more of the id".to_owned(),
+            Self::TooManyBoxes(_) => "give the whole id".to_owned(),
+            Self::Demo { log, .. } => format!("look at {}", log.display()),
+            Self::NoCommand(_)
+            | Self::Usage(_)
+            | Self::Io { .. }
+            | Self::OutputClosed
+            | Self::Config(_)
+            | Self::Serve(_)
+            | Self::Host(_)
+            | Self::Interrupted => return None,
+        })
+    }
+
+    /// The whole thing in one line, without `error: `.
+    pub(crate) fn line(&self) -> String {
+        let mut line = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(deeper) = source {
+            line.push_str(": ");
+            line.push_str(&deeper.to_string());
+            source = deeper.source();
+        }
+        if let Some(advice) = self.advice() {
+            line.push_str("; ");
+            line.push_str(&advice);
+        }
+        printable(&line)
+    }
+
+    /// As JSON, in one line: the server's own fields where it was the server that said no.
+    pub(crate) fn json(&self) -> String {
+        let mut fields = match self {
+            Self::Api { body, .. } => body.more.clone(),
+            Self::Ambiguous { candidates, .. } => {
+                serde_json::Map::from_iter([("candidates".to_owned(), json!(candidates))])
+            }
+            Self::Unreachable { .. }
+            | Self::Lost { .. }
+            | Self::NoAnswer { .. }
+            | Self::NotUnderstood { .. }
+            | Self::NoKey(_)
+            | Self::NoLocalKey(_)
+            | Self::Url { .. }
+            | Self::NoBox(_)
+            | Self::TooManyBoxes(_)
+            | Self::NoCommand(_)
+            | Self::Usage(_)
+            | Self::Io { .. }
+            | Self::OutputClosed
+            | Self::Config(_)
+            | Self::Serve(_)
+            | Self::Host(_)
+            | Self::Demo { .. }
+            | Self::Interrupted => serde_json::Map::new(),
+        };
+        fields.insert("error".to_owned(), self.line().into());
+        fields.insert("code".to_owned(), self.code().into());
+        serde_json::Value::Object(fields).to_string()
+    }
+
+    /// The exit code of every verb but `exec`, whose own is the command's.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Interrupted => 130,
+            Self::OutputClosed => 141,
+            Self::Usage(_) | Self::Url { .. } | Self::Config(_) => 2,
+            Self::Unreachable { .. }
+            | Self::Lost { .. }
+            | Self::NoAnswer { .. }
+            | Self::Api { .. }
+            | Self::NotUnderstood { .. }
+            | Self::NoKey(_)
+            | Self::NoLocalKey(_)
+            | Self::NoBox(_)
+            | Self::Ambiguous { .. }
+            | Self::TooManyBoxes(_)
+            | Self::NoCommand(_)
+            | Self::Io { .. }
+            | Self::Serve(_)
+            | Self::Host(_)
+            | Self::Demo { .. } => 1,
+        }
+    }
+}

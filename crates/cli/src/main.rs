@@ -1,0 +1,70 @@
+//! The `icebox` program: reads the command line, runs one verb, turns its outcome into an exit code. Each verb has a
+//! file of its own in `verbs`; what they share lies beside this file.
+
+mod boxd_path;
+mod client;
+mod error;
+mod printer;
+#[cfg(test)]
+mod sample;
+mod select;
+mod settings;
+mod stopwatch;
+mod text;
+mod verbs;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::CliError;
+use crate::verbs::Verb;
+
+/// Boxes for programs: they start in a moment, freeze with their memory when nobody uses them, and go on at the next
+/// call as if nothing had happened.
+#[derive(Parser)]
+#[command(
+    name = "icebox",
+    version,
+    propagate_version = false,
+    arg_required_else_help = true
+)]
+#[command(after_help = "\
+Examples:
+  icebox demo                             see all of it at work, in a minute
+  icebox serve                            run the server (as root)
+  icebox start --name web                 a new box
+  icebox exec web -- uname -a             run a command in it
+  icebox ls                               what there is, why it is awake, when it freezes
+
+BOX is a name, an id, or the beginning of an id. `icebox VERB --help` says more.")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+fn main() -> ExitCode {
+    let Cli { verb } = Cli::parse();
+    let (json, own_errors) = (verb.json(), verb.exit_code_of_own_errors());
+    match verb.run() {
+        Ok(code) => code,
+        Err(error) => {
+            tell(&error, json);
+            ExitCode::from(own_errors.unwrap_or(error.exit_code()))
+        }
+    }
+}
+
+/// One line on standard error.
+fn tell(error: &CliError, json: bool) {
+    if matches!(error, CliError::OutputClosed) {
+        return;
+    }
+    if json {
+        printer::note(&error.json());
+    } else {
+        let word = printer::styled(printer::RED, "error:");
+        printer::note(&format!("{word} {}", error.line()));
+    }
+}

@@ -1,0 +1,286 @@
+//! `icebox exec`: runs a command in a box and ends as the command did. Owns the exit codes, and asking again when the
+//! connection breaks: the client chooses the command's id, so a repeat answers with the first run's result.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use icebox_wire::rest::{ExecRequest, ExecResponse};
+
+use crate::client::{Answer, Client, Stream, WORK_LIMIT};
+use crate::error::CliError;
+use crate::printer::{self, note};
+use crate::select::box_id;
+use crate::settings::Remote;
+use crate::text::{command_line, key_value};
+
+/// The exit code of errors that are Icebox's and not the command's.
+pub(super) const OWN_ERROR: u8 = 125;
+/// The exit code of a command that its deadline ended.
+const TIMED_OUT: u8 = 124;
+/// The deadline of a command that is given none, in seconds (rule 12.1).
+const DEFAULT_TIMEOUT_SEC: u32 = 600;
+/// How much standard input is sent at most, in bytes.
+const MAX_STDIN_BYTES: u64 = 1 << 20;
+/// How often a call whose connection broke is made again, a second apart.
+const REPEATS: u32 = 30;
+
+/// Run a command in a box and end with its exit code
+///
+/// A frozen box wakes first. One argument is a line for bash; several are passed to the program as they are. The command
+/// runs in /work as the box's user. It goes on when this program is ended: find it with `icebox ps`.
+///
+/// Exit code: the command's; 124 when its deadline ended it; 128 and the signal's number when a signal did; 125 when
+/// Icebox could not run it.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox exec web -- ls -la
+  icebox exec web -- 'make test 2>&1 | tail -n 20'
+  icebox exec web --background -- npm run dev
+  icebox exec web --stdin -- python3 - < script.py
+  icebox exec web --timeout 3600 --cwd app --env CI=1 -- make")]
+pub(crate) struct Exec {
+    /// Its name, its id, or the beginning of its id
+    #[arg(value_name = "BOX")]
+    word: String,
+    /// Start it, print its id and do not wait; it keeps the box awake for an hour at most
+    #[arg(short, long, conflicts_with = "stdin")]
+    background: bool,
+    /// Where it runs, relative to /work
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// A variable; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = key_value)]
+    env: Vec<(String, String)>,
+    /// Its deadline, 1 to 3600 [default: 600; none in the background]
+    #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    timeout: Option<u32>,
+    /// Send this program's standard input (text, at most 1 MiB)
+    #[arg(long)]
+    stdin: bool,
+    /// Why it is run, for people, at most 200 characters
+    #[arg(long)]
+    note: Option<String>,
+    #[command(flatten)]
+    pub(super) remote: Remote,
+    /// The command
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Exec {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let client = self.remote.client()?;
+        let id = box_id(&client, &self.word)?;
+        let request = self.request()?;
+        let answer = run_once(&client, &id, &request)?;
+        let ended: ExecResponse = answer.read()?;
+        if self.remote.json {
+            printer::line(&answer.text)?;
+        } else if self.background {
+            printer::line(&ended.exec_id)?;
+            note(&format!(
+                "Its output: icebox logs --follow {} {}",
+                self.word, ended.exec_id
+            ));
+        } else {
+            pass_on(
+                &client,
+                &ended,
+                Stream::Stdout,
+                &mut std::io::stdout().lock(),
+            )?;
+            pass_on(
+                &client,
+                &ended,
+                Stream::Stderr,
+                &mut std::io::stderr().lock(),
+            )?;
+        }
+        if self.background {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if ended.timed_out == Some(true) && !self.remote.json {
+            let limit = request.timeout_sec.unwrap_or(DEFAULT_TIMEOUT_SEC);
+            note(&format!(
+                "icebox: the command was ended after {limit} s; --timeout sets another limit"
+            ));
+        }
+        Ok(ExitCode::from(exit_code(&ended)))
+    }
+
+    fn request(&self) -> Result<ExecRequest, CliError> {
+        let stdin = if self.stdin {
+            Some(standard_input()?)
+        } else {
+            None
+        };
+        Ok(ExecRequest {
+            cmd: command_line(&self.command),
+            cwd: self.cwd.clone(),
+            env: BTreeMap::from_iter(self.env.iter().cloned()),
+            timeout_sec: self.timeout,
+            background: self.background,
+            stdin,
+            note: self.note.clone(),
+            exec_id: Some(new_exec_id()?),
+            ..ExecRequest::default()
+        })
+    }
+}
+
+/// Runs it, once however often the connection breaks on the way.
+pub(super) fn run_once(
+    client: &Client,
+    id: &str,
+    request: &ExecRequest,
+) -> Result<Answer, CliError> {
+    let path = format!("/v1/boxes/{id}/exec");
+    let deadline = Duration::from_secs(u64::from(
+        request.timeout_sec.unwrap_or(DEFAULT_TIMEOUT_SEC),
+    ));
+    let mut repeats = 0;
+    loop {
+        let error = match client.post(&path, Some(request), WORK_LIMIT + deadline) {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        // Before the first call got through, nobody has promised anything.
+        let broke = matches!(error, CliError::Lost { .. })
+            || (repeats > 0 && matches!(error, CliError::Unreachable { .. }));
+        if !broke || repeats == REPEATS {
+            return Err(error);
+        }
+        if repeats == 0 {
+            note("icebox: the connection to the server broke; asking again for the same command");
+        }
+        repeats += 1;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// 16 hex digits that nobody has chosen before.
+fn new_exec_id() -> Result<String, CliError> {
+    let mut bytes = [0; 8];
+    let random = std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
+    random.map_err(CliError::io("read /dev/urandom"))?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+fn standard_input() -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin()
+        .lock()
+        .take(MAX_STDIN_BYTES + 1)
+        .read_to_end(&mut bytes);
+    read.map_err(CliError::io("read standard input"))?;
+    if bytes.len() as u64 > MAX_STDIN_BYTES {
+        return Err(CliError::Usage(
+            "standard input is over 1 MiB: put it into a file in the box first".to_owned(),
+        ));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        CliError::Usage(
+            "standard input is not UTF-8 text: send it encoded, as with base64".to_owned(),
+        )
+    })
+}
+
+/// Writes a stream of the ended command: as it came, or whole from the server when the answer has only a part of it.
+fn pass_on(
+    client: &Client,
+    ended: &ExecResponse,
+    stream: Stream,
+    to: &mut dyn Write,
+) -> Result<(), CliError> {
+    let text = match stream {
+        Stream::Stdout => ended.stdout.as_deref(),
+        Stream::Stderr => ended.stderr.as_deref(),
+    };
+    let text = text.unwrap_or_default();
+    // A replacement character may stand for a byte that was not text.
+    let partial = ended.truncated == Some(true) || text.contains(char::REPLACEMENT_CHARACTER);
+    match &ended.output_url {
+        Some(url) if partial => {
+            let (_, mut whole) = client.output(url, stream, 0, false)?;
+            match printer::copy(&mut whole, to)? {
+                (_, None) => Ok(()),
+                (_, Some(error)) => Err(client.lost(error)),
+            }
+        }
+        Some(_) | None => {
+            let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+            written.map_err(CliError::io("pass the output on"))
+        }
+    }
+}
+
+fn exit_code(ended: &ExecResponse) -> u8 {
+    if ended.timed_out == Some(true) {
+        return TIMED_OUT;
+    }
+    match (ended.exit_code, &ended.signal) {
+        // A shell, too, keeps the lowest eight bits.
+        (Some(code), _) => (code & 0xff) as u8,
+        (None, Some(name)) => signal_number(name).map_or(OWN_ERROR, |number| 128 + number),
+        (None, None) => OWN_ERROR,
+    }
+}
+
+/// The number of a signal on Linux, by its name with or without `SIG`, or by its number.
+fn signal_number(name: &str) -> Option<u8> {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let short = name.strip_prefix("SIG").unwrap_or(name);
+    let by_name = NAMES.iter().position(|known| *known == short);
+    let number = match by_name {
+        Some(index) => u8::try_from(index + 1).ok()?,
+        None => short.parse().ok()?,
+    };
+    (1..=64).contains(&number).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_the_commands_or_says_how_it_ended() {
+        let ended = |code: Option<i32>, signal: Option<&str>, timed_out: bool| ExecResponse {
+            exit_code: code,
+            signal: signal.map(str::to_owned),
+            timed_out: timed_out.then_some(true),
+            ..ExecResponse::default()
+        };
+        let table = [
+            (ended(Some(0), None, false), 0),
+            (ended(Some(255), None, false), 255),
+            (ended(None, Some("SIGKILL"), false), 137),
+            (ended(None, Some("SIGSYS"), false), 159),
+            (ended(None, Some("TERM"), false), 143),
+            (ended(None, Some("34"), false), 162),
+            (ended(None, Some("SIGWHAT"), false), 125),
+            (ended(None, Some("SIGTERM"), true), 124),
+            (ended(None, None, false), 125),
+        ];
+        for (ended, expected) in table {
+            assert_eq!(exit_code(&ended), expected, "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_chosen_id_is_16_hex_digits_and_new_each_time() {
+        let (one, two) = (new_exec_id().unwrap(), new_exec_id().unwrap());
+        assert!(
+            one.len() == 16 && one.bytes().all(|b| b.is_ascii_hexdigit()),
+            "{one}"
+        );
+        assert_ne!(one, two);
+    }
+}

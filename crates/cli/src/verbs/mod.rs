@@ -1,0 +1,170 @@
+//! The verbs, one file each. Owns their list and what they share on the command line.
+
+mod completions;
+mod demo;
+mod doctor;
+mod exec;
+mod freeze;
+mod key;
+mod logs;
+mod ls;
+mod ps;
+mod restore;
+mod serve;
+mod start;
+mod status;
+mod stop;
+mod wake;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use icebox_wire::rest::BoxView;
+use serde::Serialize;
+
+use crate::client::{Answer, Client};
+use crate::error::CliError;
+use crate::printer;
+use crate::select::box_id;
+use crate::settings::Remote;
+use crate::words::{self, Now};
+
+/// What can be asked of the program, in the order of the help.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    Demo(demo::Demo),
+    Doctor(doctor::Doctor),
+    Serve(serve::Serve),
+    Start(start::Start),
+    Ls(ls::Ls),
+    Status(status::Status),
+    Exec(exec::Exec),
+    Ps(ps::Ps),
+    Logs(logs::Logs),
+    Freeze(freeze::Freeze),
+    Wake(wake::Wake),
+    Stop(stop::Stop),
+    Restore(restore::Restore),
+    Key(key::Key),
+    Completions(completions::Completions),
+}
+
+impl Verb {
+    /// Does it.
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        match self {
+            Self::Demo(verb) => verb.run(),
+            Self::Doctor(verb) => verb.run(),
+            Self::Serve(verb) => verb.run(),
+            Self::Start(verb) => verb.run(),
+            Self::Ls(verb) => verb.run(),
+            Self::Status(verb) => verb.run(),
+            Self::Exec(verb) => verb.run(),
+            Self::Ps(verb) => verb.run(),
+            Self::Logs(verb) => verb.run(),
+            Self::Freeze(verb) => verb.run(),
+            Self::Wake(verb) => verb.run(),
+            Self::Stop(verb) => verb.run(),
+            Self::Restore(verb) => verb.run(),
+            Self::Key(verb) => verb.run(),
+            Self::Completions(verb) => verb.run(),
+        }
+    }
+
+    /// Whether errors are wanted as JSON.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Doctor(verb) => verb.json,
+            Self::Start(verb) => verb.remote.json,
+            Self::Ls(verb) => verb.remote.json,
+            Self::Status(verb) => verb.remote.json,
+            Self::Exec(verb) => verb.remote.json,
+            Self::Ps(verb) => verb.remote.json,
+            Self::Logs(verb) => verb.remote.json,
+            Self::Freeze(verb) => verb.many.remote.json,
+            Self::Wake(verb) => verb.many.remote.json,
+            Self::Stop(verb) => verb.many.remote.json,
+            Self::Restore(verb) => verb.remote.json,
+            Self::Demo(_) | Self::Serve(_) | Self::Key(_) | Self::Completions(_) => false,
+        }
+    }
+
+    /// The exit code of errors that are ours, for a verb whose exit code is that of something else.
+    pub(crate) fn exit_code_of_own_errors(&self) -> Option<u8> {
+        match self {
+            Self::Exec(_) => Some(exec::OWN_ERROR),
+            Self::Demo(_)
+            | Self::Doctor(_)
+            | Self::Serve(_)
+            | Self::Start(_)
+            | Self::Ls(_)
+            | Self::Status(_)
+            | Self::Ps(_)
+            | Self::Logs(_)
+            | Self::Freeze(_)
+            | Self::Wake(_)
+            | Self::Stop(_)
+            | Self::Restore(_)
+            | Self::Key(_)
+            | Self::Completions(_) => None,
+        }
+    }
+}
+
+/// A verb that does the same to one or more boxes.
+#[derive(Args)]
+struct Many {
+    /// Names, ids, or beginnings of ids
+    #[arg(value_name = "BOX", required = true)]
+    boxes: Vec<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Many {
+    /// Posts to each box in turn. A failure is told and does not skip the next ones.
+    fn post(
+        &self,
+        action: &str,
+        body: Option<&impl Serialize>,
+        limit: Duration,
+    ) -> Result<ExitCode, CliError> {
+        let client = self.remote.client()?;
+        let mut failure = None;
+        for word in &self.boxes {
+            let done = box_id(&client, word).and_then(|id| {
+                let path = format!("/v1/boxes/{id}/{action}");
+                show(
+                    &client.post(&path, body, limit)?,
+                    &client,
+                    &id,
+                    self.remote.json,
+                )
+            });
+            // The last one is told by whoever called.
+            if let Err(error) = done
+                && let Some(earlier) = failure.replace(error)
+            {
+                crate::tell(&earlier, self.remote.json);
+            }
+        }
+        failure.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+}
+
+/// Shows what became of a box: the answer as it is, or a line in words.
+fn show(answer: &Answer, client: &Client, id: &str, json: bool) -> Result<(), CliError> {
+    if json {
+        return printer::line(&answer.text);
+    }
+    // Not every answer carries the box, and this one is for people.
+    let view = answer.read::<BoxView>();
+    let view = view.or_else(|_| client.get_box(id).map(|(view, _)| view))?;
+    let name = view.name.as_deref().unwrap_or(&view.id);
+    printer::line(&format!(
+        "{}: {}",
+        crate::text::printable(name),
+        words::about(&view, &Now::here())
+    ))
+}

@@ -1,0 +1,127 @@
+//! `icebox serve`: runs the server in the foreground until it is asked to end. Owns the flags, the log, the driver's
+//! choice and what is said at the start; everything else is the server's.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use icebox_server::config::{Config, Given};
+use icebox_server::driver::container::ContainerDriver;
+use icebox_server::driver::{Capabilities, Driver};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::boxd_path;
+use crate::error::CliError;
+use crate::printer::note;
+use crate::settings::KEY_FILE;
+
+/// Run the server
+///
+/// It keeps everything in one folder and listens on one address. The first start writes an admin key into the folder.
+/// On SIGTERM or Ctrl-C it ends in good order: boxes stay as they are, running ones run on, and the next start takes them
+/// over. Boxes need root.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox serve
+  icebox serve --data /srv/icebox --listen 127.0.0.1:8080
+  icebox serve --log debug                or RUST_LOG=icebox_server=debug icebox serve")]
+pub(crate) struct Serve {
+    /// The folder of the database, the key and the boxes [default: /var/lib/icebox]
+    #[arg(long, env = "ICEBOX_DATA", hide_env_values = true)]
+    data: Option<PathBuf>,
+    /// The address to listen on [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// The domain under which boxes have their URLs [default: localhost]
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// A TOML file with settings; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// For tests: time stands still until POST /v1/test/clock moves it
+    #[arg(long)]
+    test_clock: bool,
+    /// What goes to the log, as in `debug` or `icebox_server=debug`
+    #[arg(long, env = "RUST_LOG", default_value = "info", hide_env_values = true)]
+    log: String,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let filter = EnvFilter::try_new(&self.log);
+        let filter = filter.map_err(|error| CliError::Usage(format!("--log: {error}")))?;
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr);
+        log.with_ansi(colours()).init();
+        let config = Config::load(Given {
+            data: self.data,
+            listen: self.listen,
+            domain: self.domain,
+            config: self.config,
+            test_clock: self.test_clock,
+        })?;
+        let driver =
+            ContainerDriver::open(&config.data, &boxd_path::find()).map_err(CliError::Host)?;
+        announce(&config, &driver.capabilities());
+        let runtime =
+            tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;
+        runtime.block_on(async {
+            let shutdown = asked_to_end()?;
+            icebox_server::serve(config, Arc::new(driver), shutdown).await?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// Whether the log, on standard error, may be in colours.
+fn colours() -> bool {
+    anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+}
+
+/// Says what starts, and where.
+fn announce(config: &Config, host: &Capabilities) {
+    let version = env!("CARGO_PKG_VERSION");
+    note(&format!(
+        "Icebox {version}, on http://{} once it says that it is serving",
+        config.listen
+    ));
+    note(&format!("  data    {}", config.data.display()));
+    note(&format!(
+        "  key     {}",
+        config.data.join(KEY_FILE).display()
+    ));
+    note(&format!(
+        "  boxes   {} driver, {} CPUs, {} MiB memory",
+        host.name, host.cpus, host.memory_mb
+    ));
+    match &host.checkpoint {
+        Ok(()) => note("  freeze  to disk, memory and all"),
+        Err(why) => note(&format!("  freeze  in RAM only: {why}")),
+    }
+    if config.test_clock {
+        note("  clock   a test clock: time stands still until /v1/test/clock moves it");
+    }
+    if !config.listen.ip().is_loopback() {
+        note(
+            "  beware  it can be reached from other machines, without TLS: keys cross the network in the clear",
+        );
+    }
+}
+
+/// Is over at the first SIGTERM or SIGINT.
+fn asked_to_end() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
+    let watch = |kind| signal(kind).map_err(CliError::io("watch for signals"));
+    let mut terminate = watch(SignalKind::terminate())?;
+    let mut interrupt = watch(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("ending; boxes stay as they are");
+    })
+}

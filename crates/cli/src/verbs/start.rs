@@ -1,0 +1,190 @@
+//! `icebox start`: a new box. Owns reading its flags into a request; the server checks the values.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use icebox_wire::rest::{
+    BoxView, PolicyFields, PolicyRequest, ServiceRequest, SizeRequest, StartRequest,
+};
+
+use crate::client::WORK_LIMIT;
+use crate::error::CliError;
+use crate::printer;
+use crate::settings::Remote;
+use crate::text::key_value;
+use crate::words::{self, Now};
+
+/// Start a new box
+///
+/// Prints its id on standard output and, when it is ready, what it is doing on standard error.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox start
+  icebox start --name web --goal 'try the new parser' --service app:3000:web
+  icebox start --memory-mb 4096 --cpus 2 --env LANG=C.UTF-8
+  icebox start --policy '{\"freezeAfterSec\": 60}'
+  box=$(icebox start) && icebox exec $box -- uname -a")]
+pub(crate) struct Start {
+    /// A name for people, at most 60 characters
+    #[arg(long)]
+    name: Option<String>,
+    /// What it is for, at most 500 characters
+    #[arg(long)]
+    goal: Option<String>,
+    /// The image [default: host, the software of this machine]
+    #[arg(long)]
+    image: Option<String>,
+    /// CPUs; parts of one are allowed [default: the server's]
+    #[arg(long)]
+    cpus: Option<f64>,
+    /// Memory in MiB [default: the server's]
+    #[arg(long, value_name = "MIB")]
+    memory_mb: Option<u64>,
+    /// Disk in GiB [default: the server's]
+    #[arg(long, value_name = "GIB")]
+    disk_gb: Option<u64>,
+    /// A variable for every command in the box; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = key_value)]
+    env: Vec<(String, String)>,
+    /// A named port, with `:web` one that people open in a browser; may be repeated
+    #[arg(long, value_name = "NAME:PORT[:web]", value_parser = service)]
+    service: Vec<ServiceRequest>,
+    /// Stop it for good after so many minutes without use, frozen or not, 1 to 10080 [default: 24 h after it froze]
+    #[arg(long, value_name = "MIN")]
+    idle_timeout_min: Option<u32>,
+    /// A preset (agent, router, task) or an object of policy fields [default: agent, which freezes after 10 min]
+    #[arg(long, value_parser = policy)]
+    policy: Option<PolicyRequest>,
+    /// Words of your own, given back in every view; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = key_value)]
+    metadata: Vec<(String, String)>,
+    /// Wait this long for room on the host, 0 to 1800
+    #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
+    wait_for_capacity_sec: Option<u32>,
+    /// Do not wait until it is ready
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    pub(super) remote: Remote,
+}
+
+impl Start {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let client = self.remote.client()?;
+        let limit = limit(self.wait_for_capacity_sec);
+        let json = self.remote.json;
+        let answer = client.post("/v1/boxes", Some(&self.request()), limit)?;
+        if json {
+            printer::line(&answer.text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let view: BoxView = answer.read()?;
+        printer::line(&view.id)?;
+        printer::note(&words::about(&view, &Now::here()));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn request(self) -> StartRequest {
+        let size = SizeRequest {
+            cpus: self.cpus,
+            memory_mb: self.memory_mb,
+            disk_gb: self.disk_gb,
+        };
+        StartRequest {
+            goal: self.goal,
+            name: self.name,
+            image: self.image,
+            size: (size != SizeRequest::default()).then_some(size),
+            env: BTreeMap::from_iter(self.env),
+            services: self.service,
+            idle_timeout_min: self.idle_timeout_min,
+            policy: self.policy,
+            wait_for_capacity_sec: self.wait_for_capacity_sec,
+            metadata: BTreeMap::from_iter(self.metadata),
+            wait: self.no_wait.then_some(false),
+            ..StartRequest::default()
+        }
+    }
+}
+
+/// How long a start that may queue for room is waited for.
+pub(super) fn limit(wait_for_capacity_sec: Option<u32>) -> Duration {
+    WORK_LIMIT + Duration::from_secs(u64::from(wait_for_capacity_sec.unwrap_or(0)))
+}
+
+/// Reads `NAME:PORT[:web]`.
+fn service(text: &str) -> Result<ServiceRequest, String> {
+    let wanted = || "give it as NAME:PORT or NAME:PORT:web".to_owned();
+    let mut parts = text.split(':');
+    let name = parts
+        .next()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(wanted)?;
+    let port = parts
+        .next()
+        .and_then(|port| port.parse().ok())
+        .ok_or_else(wanted)?;
+    let web = match parts.next() {
+        None => false,
+        Some("web") => true,
+        Some(_) => return Err(wanted()),
+    };
+    if parts.next().is_some() {
+        return Err(wanted());
+    }
+    Ok(ServiceRequest {
+        name: name.to_owned(),
+        port,
+        web,
+    })
+}
+
+/// Reads a preset's name, or an object of fields.
+fn policy(text: &str) -> Result<PolicyRequest, String> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(PolicyRequest::Preset(text.to_owned()));
+    }
+    let fields = serde_json::from_str::<PolicyFields>(text);
+    fields
+        .map(PolicyRequest::Fields)
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_a_name_and_a_port() {
+        let read = |text: &str| service(text).ok().map(|s| (s.name, s.port, s.web));
+        let table = [
+            ("app:3000", Some(("app".to_owned(), 3000, false))),
+            ("app:3000:web", Some(("app".to_owned(), 3000, true))),
+            ("app", None),
+            (":3000", None),
+            ("app:99999", None),
+            ("app:3000:tcp", None),
+            ("app:3000:web:x", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_a_preset_or_fields_and_a_wrong_field_is_named() {
+        assert_eq!(policy("task"), Ok(PolicyRequest::Preset("task".to_owned())));
+        let Ok(PolicyRequest::Fields(fields)) = policy("{\"freezeAfterSec\": 60}") else {
+            panic!("an object reads as fields");
+        };
+        assert_eq!(fields.freeze_after_sec, Some(Some(60)));
+        assert!(
+            policy("{\"freezAfter\": 1}")
+                .unwrap_err()
+                .contains("freezAfter")
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! `icebox status`: everything about one box, in words. A read: it wakes nothing (rule 11.1).
+
+use std::process::ExitCode;
+
+use clap::Args;
+use icebox_wire::rest::BoxView;
+
+use crate::error::CliError;
+use crate::printer::{self, Cell, styled};
+use crate::select::box_id;
+use crate::settings::Remote;
+use crate::text::{bytes, printable};
+use crate::words::{self, Now};
+
+/// Show one box: why it is awake or not, when it freezes and when it stops
+///
+/// Times are this machine's. Looking wakes nothing and is no use.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox status web
+  icebox status web --why                 the last decisions about it, each with its rule
+  icebox status web --json | jq .freeze")]
+pub(crate) struct Status {
+    /// Its name, its id, or the beginning of its id
+    #[arg(value_name = "BOX")]
+    word: String,
+    /// The last decisions about it, with the numbers of the rules that made them
+    #[arg(long)]
+    why: bool,
+    #[command(flatten)]
+    pub(super) remote: Remote,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        let client = self.remote.client()?;
+        let (view, answer) = client.get_box(&box_id(&client, &self.word)?)?;
+        if self.remote.json {
+            printer::line(&answer.text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let now = Now::here();
+        let status = styled(printer::status_style(view.status), view.status.as_str());
+        let title = printable(view.name.as_deref().unwrap_or(&view.id));
+        printer::line(&format!("{}  {status}", styled(printer::BOLD, &title)))?;
+        printer::line(&format!("  {}", words::about(&view, &now)))?;
+        for (name, value) in facts(&view, &now) {
+            let name = styled(printer::DIM, &format!("{name:<10}"));
+            printer::line(&format!("  {name} {}", printable(&value)))?;
+        }
+        if self.why {
+            reasons(&view, &now)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is known of a box beside what it is doing, each with its name.
+fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("id", view.id.clone())];
+    facts.extend(view.goal.clone().map(|goal| ("goal", goal)));
+    let (created, used) = (view.created_at, view.last_used_at);
+    facts.push(("started", now.moment(created)));
+    facts.push((
+        "last used",
+        format!("{} ({})", now.moment(used), now.ago(used)),
+    ));
+    if let Some(minutes) = view.idle_timeout_min {
+        let limit = words::span(u64::from(minutes) * 60);
+        facts.push(("own limit", format!("stops after {limit} without use")));
+    }
+    if let Some(error) = &view.snapshot_error {
+        facts.push(("no copy", error.clone()));
+    }
+    if view.restorable_until.is_some() {
+        facts.push(("restore", format!("icebox restore {}", view.id)));
+    }
+    if let Some(agent) = &view.agent {
+        facts.push(("agent", agent.state.clone()));
+    }
+    for service in &view.services {
+        let url = service.url.as_deref().unwrap_or("(no URL)");
+        facts.push((
+            "service",
+            format!("{} on port {}: {url}", service.name, service.port),
+        ));
+    }
+    let (size, image) = (view.size, &view.image);
+    let (memory, disk) = (bytes(size.memory_mb << 20), bytes(size.disk_gb << 30));
+    facts.push((
+        "size",
+        format!("{} CPUs, {memory} memory, {disk} disk", size.cpus),
+    ));
+    facts.push(("image", image.clone()));
+    facts.extend(view.host.clone().map(|host| ("host", host)));
+    facts.extend(
+        view.metadata
+            .iter()
+            .map(|(k, v)| ("metadata", format!("{k}={v}"))),
+    );
+    facts
+}
+
+/// The last decisions about a box.
+fn reasons(view: &BoxView, now: &Now) -> Result<(), CliError> {
+    if view.why.is_empty() {
+        printer::note("No rule has decided anything about it yet.");
+        return Ok(());
+    }
+    printer::line("")?;
+    let rows: Vec<_> = view
+        .why
+        .iter()
+        .map(|why| {
+            [
+                Cell::styled(printer::DIM, &now.exact(why.at)),
+                Cell::plain(&why.rule),
+                Cell::plain(&why.text),
+            ]
+        })
+        .collect();
+    printer::table(["AT", "RULE", "WHAT IT CAME TO"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_box_that_can_come_back_says_how() {
+        let view = BoxView {
+            restorable_until: Some("2026-03-05T13:00:00Z".parse().unwrap()),
+            ..sample::ready()
+        };
+        let facts = facts(&view, &Now::here());
+        let restore = facts.iter().find(|(name, _)| *name == "restore").unwrap();
+        assert_eq!(restore.1, format!("icebox restore {}", view.id));
+        let size = facts.iter().find(|(name, _)| *name == "size").unwrap();
+        assert_eq!(size.1, "2 CPUs, 2.0 GiB memory, 10 GiB disk");
+    }
+}

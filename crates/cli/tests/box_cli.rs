@@ -1,0 +1,292 @@
+//! The program on real boxes: a day with one box, over the command line alone, and the demo. Needs root and what
+//! `scripts/bootstrap` installs.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_icebox");
+
+/// A server on a folder and port of its own, ended and removed with all its boxes when the test is over.
+struct Server {
+    child: Option<Child>,
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let mut server = Self {
+            child: None,
+            // Where the images can share files with the system: /tmp may be another file system.
+            dir: tempfile::tempdir_in("/var/tmp").expect("a folder"),
+            port: port.expect("a free port").port(),
+        };
+        server.run().expect("the server starts");
+        server
+    }
+
+    /// Starts it and waits until it says that it serves. Errors with what it said instead.
+    fn run(&mut self) -> Result<(), String> {
+        let mut child = Command::new(PROGRAM)
+            .arg("serve")
+            .arg("--data")
+            .arg(self.dir.path())
+            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let log = child.stderr.take().ok_or("it has no log")?;
+        self.child = Some(child);
+        let mut lines = BufReader::new(log).lines().map_while(Result::ok);
+        let mut said = String::new();
+        loop {
+            let line = lines.next().ok_or_else(|| said.clone())?;
+            if line.contains("serving address") {
+                break;
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        // Whatever it says later must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(())
+    }
+
+    /// Asks it to end, and answers whether it ended well.
+    fn end(&mut self) -> bool {
+        let Some(mut child) = self.child.take() else {
+            return false;
+        };
+        let pid = rustix::process::Pid::from_child(&child);
+        let asked = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        asked.is_ok() && child.wait().is_ok_and(|status| status.success())
+    }
+
+    fn icebox(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env("ICEBOX_URL", format!("http://127.0.0.1:{}", self.port))
+            .env("ICEBOX_DATA", self.dir.path())
+            .env_remove("ICEBOX_API_KEY")
+            .args(args);
+        command
+    }
+
+    /// Runs a verb that must end with this exit code, and answers what it printed and what it told.
+    fn ends(&self, code: i32, args: &[&str]) -> (String, String) {
+        let output = self.icebox(args).output().expect("the program runs");
+        let (stdout, stderr) = texts(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}\n{stdout}\n{stderr}"
+        );
+        (stdout, stderr)
+    }
+
+    fn prints(&self, args: &[&str]) -> String {
+        self.ends(0, args).0
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A good test has ended it and left no box. After a failed one only a server can take boxes apart.
+        if !std::thread::panicking() || (self.child.is_none() && self.run().is_err()) {
+            return;
+        }
+        let left = self.icebox(&["ls", "-q"]).output();
+        let left = left.map(|left| texts(&left).0).unwrap_or_default();
+        if !left.is_empty() {
+            drop(self.icebox(&["stop"]).args(left.lines()).output());
+        }
+        self.end();
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn mounts_in(folder: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
+    let folder = folder.to_str().expect("a path");
+    mounts
+        .lines()
+        .filter(|line| line.contains(folder))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn box_cli_a_day_with_one_box() {
+    let mut server = Server::start();
+    let id = server.prints(&[
+        "start",
+        "--name",
+        "web",
+        "--goal",
+        "a test",
+        "--env",
+        "COLOUR=blue",
+    ]);
+    let id = id.trim();
+    assert_eq!(id.len(), 20, "{id}");
+
+    // Commands: exit codes, both streams, variables, input, whole output, signals, deadlines.
+    let (stdout, stderr) = server.ends(
+        3,
+        &["exec", "web", "--", "echo $COLOUR; echo 'a  b' >&2; exit 3"],
+    );
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("blue\n", "a  b\n"));
+    assert_eq!(
+        server.prints(&["exec", "web", "--", "printf", "%s|", "a b", "$HOME"]),
+        "a b|$HOME|"
+    );
+    let numbers: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    assert!(
+        server.prints(&["exec", "web", "--", "seq 1 20000"]) == numbers,
+        "all of the output"
+    );
+    server.ends(137, &["exec", "web", "--", "kill -9 $$"]);
+    let (_, told) = server.ends(124, &["exec", "web", "--timeout", "1", "--", "sleep 30"]);
+    assert!(told.contains("ended after 1 s"), "{told}");
+    let mut with_input = server.icebox(&["exec", "web", "--stdin", "--", "tr a-z A-Z"]);
+    let input = fs::File::open("/proc/self/comm").expect("some text");
+    let output = with_input.stdin(input).output().expect("it runs");
+    let comm = fs::read_to_string("/proc/self/comm").expect("the same text");
+    assert_eq!(texts(&output).0, comm.to_uppercase());
+
+    // In the background: seen, named as what keeps the box awake, followed to its end.
+    let count = "for n in 1 2 3; do echo $n; sleep 0.1; done; read -r _ < go; echo over; exit 4";
+    server.prints(&["exec", "web", "--", "mkfifo go"]);
+    let exec = server.prints(&["exec", "--background", "web", "--", count]);
+    let status = server.prints(&["status", "web"]);
+    assert!(status.contains("awake because `for n in 1"), "{status}");
+    assert!(server.prints(&["ps", "web"]).contains("background, pid"));
+    let follow = server
+        .icebox(&["logs", "--follow", "web", exec.trim()])
+        .stdout(Stdio::piped())
+        .spawn();
+    server.prints(&["exec", "web", "--", "echo > go"]);
+    let followed = follow
+        .and_then(Child::wait_with_output)
+        .expect("it ends with the command");
+    assert_eq!(texts(&followed).0, "1\n2\n3\nover\n");
+    assert!(server.prints(&["ps", "web"]).contains("exit code 4"));
+
+    // Frozen, kept over a restart of the server, awake again at the next call.
+    server.prints(&["exec", "--background", "web", "--", "exec sleep 1000"]);
+    let before = server.prints(&[
+        "exec",
+        "web",
+        "--",
+        "pgrep -x sleep; cat /proc/sys/kernel/random/boot_id",
+    ]);
+    assert!(
+        server
+            .prints(&["freeze", "web"])
+            .contains("web: frozen by a call, ")
+    );
+    assert!(
+        server.prints(&["freeze", &id[..6]]).contains("frozen"),
+        "safe to repeat"
+    );
+    assert!(server.end(), "it ends well");
+    let (_, told) = server.ends(1, &["ls"]);
+    assert!(told.contains("start it with `icebox serve`"), "{told}");
+    server.run().expect("the server starts again");
+    let listed: Value = serde_json::from_str(&server.prints(&["ls", "--json"])).expect("JSON");
+    assert_eq!(
+        (&listed["boxes"][0]["id"], &listed["boxes"][0]["status"]),
+        (&id.into(), &"frozen".into())
+    );
+    let after = server.prints(&[
+        "exec",
+        "web",
+        "--",
+        "pgrep -x sleep; cat /proc/sys/kernel/random/boot_id",
+    ]);
+    assert_eq!(before, after, "the same process");
+    let why = server.prints(&["status", "web", "--why"]);
+    assert!(why.contains("5.1") && why.contains("4.9"), "{why}");
+
+    // Stopped for good: gone from the list, and its name says what it was.
+    assert!(server.prints(&["stop", "web"]).contains("web: stopped"));
+    let (stdout, told) = server.ends(0, &["ls"]);
+    assert!(
+        stdout.is_empty() && told.contains("No boxes"),
+        "{stdout}{told}"
+    );
+    assert!(server.prints(&["ls", "--all"]).contains(id));
+    let (_, told) = server.ends(125, &["exec", "web", "--json", "--", "true"]);
+    let error: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(error["code"], "box_gone", "{error}");
+    assert!(server.end(), "it ends well");
+    assert_eq!(mounts_in(server.dir.path()), Vec::<String>::new());
+}
+
+/// A folder for a demo that is not there yet, in one that goes with the test.
+fn demo_folder() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let folder = dir.path().join("demo");
+    (dir, folder)
+}
+
+#[test]
+fn box_demo_shows_the_whole_job_and_leaves_nothing() {
+    let (dir, folder) = demo_folder();
+    let output = Command::new(PROGRAM)
+        .arg("demo")
+        .arg("--data")
+        .arg(&folder)
+        .output();
+    let (stdout, stderr) = texts(&output.expect("the demo runs"));
+    assert!(stderr.contains("without a gap"), "{stderr}");
+    assert!(
+        stderr.contains("[9/9]") && stderr.contains("nothing is left"),
+        "{stderr}"
+    );
+    assert!(stdout.contains("thaw, until the first answer"), "{stdout}");
+    assert!(stdout.contains("icebox key --reveal)"), "{stdout}");
+    let left: Vec<_> = fs::read_dir(dir.path()).expect("the folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(mounts_in(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn box_demo_cleans_up_when_it_is_interrupted() {
+    let (dir, folder) = demo_folder();
+    let mut demo = Command::new(PROGRAM)
+        .arg("demo")
+        .arg("--data")
+        .arg(&folder)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the demo runs");
+    let mut told = BufReader::new(demo.stderr.take().expect("its progress"));
+    let mut line = String::new();
+    while !line.contains("is ready after") {
+        line.clear();
+        assert_ne!(
+            told.read_line(&mut line).expect("a line"),
+            0,
+            "it ended before there was a box"
+        );
+    }
+    let pid = rustix::process::Pid::from_child(&demo);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT)
+        .expect("it can be interrupted");
+    let rest: Vec<_> = told.lines().map_while(Result::ok).collect();
+    assert_eq!(demo.wait().expect("it ends").code(), Some(130), "{rest:#?}");
+    assert!(!folder.exists(), "{rest:#?}");
+    assert_eq!(mounts_in(dir.path()), Vec::<String>::new());
+}

@@ -1,0 +1,458 @@
+//! The program as a person or a script meets it: its help, its errors, its exit codes, and what it sends. It runs against
+//! no server, or against one in this file that answers what a test tells it to; real boxes are in `box_cli.rs`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::thread;
+
+const ID: &str = "abcd0123456789abcdef";
+
+/// The program, with nothing in its environment but what the test gives it.
+fn icebox(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_icebox"));
+    command
+        .env_clear()
+        .env("ICEBOX_API_KEY", "e2b_test")
+        .args(args);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    icebox(args).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+// ---- help -------------------------------------------------------------------
+
+/// Compares with the file, or with `ICEBOX_UPDATE_HELP=1` writes it.
+fn is_as_in_file(name: &str, actual: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/help")
+        .join(name);
+    if std::env::var_os("ICEBOX_UPDATE_HELP").is_some() {
+        fs::write(&path, actual).expect("the file is written");
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        actual, expected,
+        "{name} changed. If it was meant to: ICEBOX_UPDATE_HELP=1 cargo nextest run -p icebox-cli help"
+    );
+}
+
+#[test]
+fn help_is_as_written_down_for_each_verb() {
+    let top = text(&run(&["--help"]).stdout);
+    is_as_in_file("icebox.txt", &top);
+    let listed = top.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let verbs = listed.take_while(|line| !line.is_empty());
+    let verbs: Vec<_> = verbs
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(verbs.len() > 10, "{verbs:?}");
+    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
+        let help = text(&run(&[verb, "--help"]).stdout);
+        assert!(help.contains("Examples:\n"), "{verb} has no examples");
+        is_as_in_file(&format!("{verb}.txt"), &help);
+    }
+}
+
+// ---- errors without a server ------------------------------------------------
+
+/// An address where nothing listens.
+fn nowhere() -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    format!("http://{}", socket.local_addr().expect("its address"))
+}
+
+#[test]
+fn without_a_server_every_verb_says_how_to_start_one() {
+    let url = nowhere();
+    let table: &[(&[&str], i32)] = &[
+        (&["ls"], 1),
+        (&["start"], 1),
+        (&["status", ID], 1),
+        (&["ps", ID], 1),
+        (&["logs", "web"], 1),
+        (&["freeze", ID], 1),
+        (&["wake", ID], 1),
+        (&["stop", ID], 1),
+        (&["restore", ID], 1),
+        (&["exec", ID, "--", "true"], 125),
+    ];
+    for (args, code) in table {
+        let output = icebox(args)
+            .env("ICEBOX_URL", &url)
+            .output()
+            .expect("it runs");
+        assert_eq!(
+            text(&output.stderr),
+            format!(
+                "error: no Icebox server answers at {url}: Connection refused (os error 111); start it with \
+                 `icebox serve`, or name another with --url\n"
+            ),
+            "{args:?}"
+        );
+        assert_eq!(output.status.code(), Some(*code), "{args:?}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+    }
+}
+
+#[test]
+fn with_json_an_error_is_json_on_standard_error() {
+    let output = run(&["ls", "--json", "--url", &nowhere()]);
+    let error: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(error["code"], "unreachable");
+    assert!(
+        error["error"]
+            .as_str()
+            .is_some_and(|e| e.contains("icebox serve")),
+        "{error}"
+    );
+    assert_eq!(output.stdout, b"");
+}
+
+#[test]
+fn wrong_usage_is_told_before_anything_is_sent() {
+    let table: &[(&[&str], &str)] = &[
+        (
+            &["ls", "--url", "https://x"],
+            "`https://x` is no address of a server",
+        ),
+        (&["exec", ID], "required"),
+        (
+            &["exec", ID, "--timeout", "3601", "--", "true"],
+            "3601 is not in 1..=3600",
+        ),
+        (&["exec", ID, "--env", "A", "--", "true"], "NAME=VALUE"),
+        (&["start", "--service", "app"], "NAME:PORT"),
+        (&["start", "--policy", "{\"freezAfter\":1}"], "freezAfter"),
+        (
+            &["serve", "--listen", "nonsense", "--data", "/nonexistent"],
+            "listen: `nonsense`",
+        ),
+        (&["serve", "--log", "=,="], "--log"),
+        (&["thaw"], "unrecognized subcommand"),
+    ];
+    for (args, expected) in table {
+        let output = run(args);
+        let told = text(&output.stderr);
+        assert!(told.contains(expected), "{args:?}: {told}");
+        assert!(!told.contains("backtrace"), "{args:?}: {told}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn the_key_is_shown_only_when_asked_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().to_str().expect("a path");
+    let path = dir.path().join("admin.key");
+    let missing = run(&["key", "--reveal", "--data", data]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(
+        text(&missing.stderr).contains("there is no key file"),
+        "{missing:?}"
+    );
+    fs::write(&path, "e2b_secret\n").expect("a key");
+    let shown = run(&["key", "--data", data]);
+    assert_eq!(text(&shown.stdout), format!("{}\n", path.display()));
+    assert_eq!(
+        text(&run(&["key", "--reveal", "--data", data]).stdout),
+        "e2b_secret\n"
+    );
+}
+
+// ---- against a server that answers what it is told --------------------------
+
+/// What was asked: the request line, the headers and the body.
+struct Asked {
+    line: String,
+    head: String,
+    body: String,
+}
+
+/// Answers each request with the next of `answers`, one a connection, and notes what was asked.
+fn server(answers: Vec<(u16, String)>) -> (String, mpsc::Receiver<Asked>) {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("its address"));
+    let (note, noted) = mpsc::channel();
+    thread::spawn(move || {
+        for (status, body) in answers {
+            let (stream, _) = socket.accept().expect("a connection");
+            // Whoever no longer listens has seen enough.
+            drop(note.send(answer(stream, status, &body)));
+        }
+    });
+    (url, noted)
+}
+
+fn answer(stream: TcpStream, status: u16, body: &str) -> Asked {
+    let mut reader = BufReader::new(&stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a request");
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).expect("a header");
+        if header.trim().is_empty() {
+            break;
+        }
+        let lower = header.to_ascii_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+        head.push_str(&lower);
+    }
+    let mut sent = vec![0; length];
+    reader.read_exact(&mut sent).expect("a body");
+    let mut to = &stream;
+    // Status 0: hang up without a word.
+    if status != 0 {
+        let length = body.len();
+        let extra = if status == 503 {
+            "retry-after: 3\r\n"
+        } else {
+            ""
+        };
+        write!(to, "HTTP/1.1 {status} X\r\n{extra}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
+            .expect("the answer is sent");
+    }
+    Asked {
+        line: line.trim().to_owned(),
+        head,
+        body: text(&sent),
+    }
+}
+
+fn ok(body: &str) -> (u16, String) {
+    (200, body.to_owned())
+}
+
+fn a_box(id: &str, name: &str, status: &str, more: &str) -> String {
+    format!(
+        r#"{{"id":"{id}","status":"{status}","name":"{name}","createdAt":"2026-03-04T12:00:00Z",
+        "lastUsedAt":"2026-03-04T12:00:00Z","services":[],"image":"host",
+        "size":{{"cpus":2,"memoryMb":2048,"diskGb":10}},"why":[]{more}}}"#
+    )
+}
+
+fn boxes(boxes: &[String]) -> (u16, String) {
+    ok(&format!(r#"{{"boxes":[{}]}}"#, boxes.join(",")))
+}
+
+#[test]
+fn exec_ends_as_the_command_did_and_passes_its_output_on() {
+    let table = [
+        (
+            r#""exitCode":7,"stdout":"out\n","stderr":"err\n""#,
+            7,
+            "out\n",
+            "err\n",
+        ),
+        (r#""signal":"SIGKILL","stdout":"","stderr":"""#, 137, "", ""),
+        (
+            r#""timedOut":true,"signal":"SIGTERM","stdout":"a","stderr":"""#,
+            124,
+            "a",
+            "icebox: the command was ended after 600 s; --timeout sets another limit\n",
+        ),
+    ];
+    for (fields, code, stdout, stderr) in table {
+        let (url, asked) = server(vec![ok(&format!(r#"{{"execId":"00",{fields}}}"#))]);
+        let output = run(&[
+            "exec", ID, "--url", &url, "--env", "A=b", "--", "echo", "a b",
+        ]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(
+            (text(&output.stdout), text(&output.stderr)),
+            (stdout.to_owned(), stderr.to_owned())
+        );
+        let asked = asked.recv().expect("a request");
+        assert_eq!(asked.line, format!("POST /v1/boxes/{ID}/exec HTTP/1.1"));
+        assert!(
+            asked.head.contains("authorization: bearer e2b_test"),
+            "{}",
+            asked.head
+        );
+        let sent: serde_json::Value = serde_json::from_str(&asked.body).expect("JSON");
+        assert_eq!(sent["cmd"], "echo 'a b'");
+        assert_eq!(sent["env"]["A"], "b");
+        assert_eq!(sent["execId"].as_str().map(str::len), Some(16));
+    }
+}
+
+#[test]
+fn exec_fetches_output_whole_when_the_answer_has_only_its_end() {
+    let result = r#"{"execId":"00","exitCode":0,"stdout":"end","stderr":"","truncated":true,"outputUrl":"/o"}"#;
+    let (url, asked) = server(vec![ok(result), ok("beginning and end"), ok("")]);
+    let output = run(&["exec", ID, "--url", &url, "--", "true"]);
+    assert_eq!(text(&output.stdout), "beginning and end");
+    let lines: Vec<_> = asked.iter().map(|asked| asked.line).collect();
+    assert_eq!(lines[1], "GET /o?stream=stdout&offset=0&follow=0 HTTP/1.1");
+    assert_eq!(lines[2], "GET /o?stream=stderr&offset=0&follow=0 HTTP/1.1");
+}
+
+#[test]
+fn exec_asks_again_for_the_same_command_when_the_connection_breaks() {
+    let result = r#"{"execId":"00","exitCode":0,"stdout":"once\n","stderr":""}"#;
+    let (url, asked) = server(vec![(0, String::new()), ok(result)]);
+    let output = run(&["exec", ID, "--url", &url, "--", "true"]);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(0), "once\n".to_owned())
+    );
+    let (first, second) = (asked.recv().expect("one"), asked.recv().expect("two"));
+    assert_eq!(
+        first.body, second.body,
+        "the same execId, so that it runs once"
+    );
+}
+
+#[test]
+fn what_the_server_refuses_is_told_in_its_own_words() {
+    let body = r#"{"error":"the copy is damaged: wake it cold","code":"wake_failed","boxId":"x"}"#;
+    let (url, _asked) = server(vec![(503, body.to_owned()), (503, body.to_owned())]);
+    let output = run(&["wake", ID, "--url", &url]);
+    assert_eq!(
+        text(&output.stderr),
+        "error: the copy is damaged: wake it cold; try again in 3 s\n"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(&["wake", ID, "--url", &url, "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(
+        (&error["code"], &error["boxId"]),
+        (&"wake_failed".into(), &"x".into())
+    );
+}
+
+#[test]
+fn without_a_key_the_way_to_one_is_told() {
+    let (url, asked) = server(vec![(
+        401,
+        r#"{"error":"no key","code":"unauthorized"}"#.to_owned(),
+    )]);
+    let mut command = icebox(&["ls", "--url", &url, "--data", "/nonexistent"]);
+    let output = command
+        .env_remove("ICEBOX_API_KEY")
+        .output()
+        .expect("it runs");
+    assert_eq!(
+        text(&output.stderr),
+        "error: the server wants a key, and there is no key file /nonexistent/admin.key; set ICEBOX_API_KEY, or name \
+         the server's folder with --data\n"
+    );
+    assert!(
+        !asked
+            .recv()
+            .expect("a request")
+            .head
+            .contains("authorization")
+    );
+}
+
+#[test]
+fn a_name_or_the_beginning_of_an_id_is_looked_up_and_several_are_named() {
+    let list = [
+        a_box(ID, "web", "ready", ""),
+        a_box("abce0123456789abcdef", "web2", "frozen", ""),
+    ];
+    let frozen = a_box(
+        ID,
+        "web",
+        "frozen",
+        r#","tier":"disk","keeps":"files_and_memory""#,
+    );
+    let (url, asked) = server(vec![
+        boxes(&list),
+        ok(&frozen),
+        boxes(&list),
+        boxes(&[]),
+        boxes(&[]),
+    ]);
+    let output = run(&["freeze", "web", "--url", &url]);
+    assert_eq!(
+        text(&output.stdout),
+        "web: frozen on disk, memory and all: the next call wakes it\n"
+    );
+    let lines: Vec<_> = asked.iter().take(2).map(|asked| asked.line).collect();
+    assert_eq!(lines[1], format!("POST /v1/boxes/{ID}/freeze HTTP/1.1"));
+    let output = run(&["freeze", "abc", "--url", &url]);
+    assert_eq!(
+        text(&output.stderr),
+        format!(
+            "error: `abc` may mean several boxes: {ID} (web, ready), abce0123456789abcdef (web2, frozen); give more of \
+             the id\n"
+        )
+    );
+    let output = run(&["freeze", "nothing", "--url", &url]);
+    assert!(
+        text(&output.stderr).contains("no box has the id or the name `nothing`"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_list_is_a_table_in_words_without_colours_or_the_servers_json() {
+    let hold = r#","freeze":{"blockedBy":[{"kind":"background","label":"npm run dev"}]}"#;
+    let list = [a_box(ID, "we\\u001b[31mb", "ready", hold)];
+    let (url, asked) = server(vec![boxes(&list), boxes(&list), boxes(&[])]);
+    let output = run(&["ls", "--url", &url]);
+    let expected = format!(
+        "ID                    NAME           STATUS  WHAT\n\
+         {ID}  we\\u{{1b}}[31mb  ready   awake because `npm run dev` runs in the background; does not freeze before that \
+         ends\n"
+    );
+    assert_eq!(text(&output.stdout), expected);
+    let output = run(&["ls", "--all", "--json", "--url", &url]);
+    assert_eq!(text(&output.stdout), format!("{}\n", boxes(&list).1));
+    let lines: Vec<_> = asked.iter().take(2).map(|asked| asked.line).collect();
+    assert_eq!(lines[1], "GET /v1/boxes?limit=100&all=1 HTTP/1.1");
+    let output = run(&["ls", "--url", &url]);
+    assert_eq!(
+        (text(&output.stdout), text(&output.stderr)),
+        (
+            String::new(),
+            "No boxes. Start one with `icebox start`.\n".to_owned()
+        )
+    );
+}
+
+#[test]
+fn something_else_at_the_address_is_told_apart() {
+    let (url, _asked) = server(vec![ok("<html>"), (404, "<html>".to_owned())]);
+    for _ in 0..2 {
+        let output = run(&["ls", "--url", &url]);
+        let told = text(&output.stderr);
+        assert!(
+            told.starts_with(&format!("error: what answers at {url} is not understood: ")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let list: Vec<_> = (0..100)
+        .map(|_| a_box(ID, &"x".repeat(2_000), "ready", ""))
+        .collect();
+    let (url, _asked) = server(vec![boxes(&list)]);
+    let program = env!("CARGO_BIN_EXE_icebox");
+    let script = format!("set -o pipefail; '{program}' ls --url {url} | head -n 1 > /dev/null");
+    let mut shell = Command::new("bash");
+    let output = shell
+        .args(["-c", &script])
+        .env("ICEBOX_API_KEY", "k")
+        .output()
+        .expect("bash runs");
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(141));
+}

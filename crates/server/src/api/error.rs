@@ -1,0 +1,73 @@
+//! The only file with status codes: which one goes with which kind of trouble, and how an error looks on the wire.
+
+use axum::Json;
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use icebox_wire::rest::ErrorBody;
+
+use crate::commands::{Kind, Trouble};
+
+/// The answer to a request that made something.
+pub(super) const CREATED: StatusCode = StatusCode::CREATED;
+/// The server is not able to work.
+pub(super) const NOT_READY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+
+/// The status and the machine's word for each kind of trouble.
+fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
+    match kind {
+        Kind::BadRequest => (StatusCode::BAD_REQUEST, "bad_request"),
+        Kind::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+        Kind::NoCredits => (StatusCode::PAYMENT_REQUIRED, "no_credits"),
+        Kind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+        Kind::TakenOver => (StatusCode::LOCKED, "taken_over"),
+        Kind::BoxGone => (StatusCode::GONE, "box_gone"),
+        Kind::Interrupted => (StatusCode::CONFLICT, "interrupted"),
+        Kind::InUse => (StatusCode::CONFLICT, "in_use"),
+        Kind::LifetimeOver => (StatusCode::CONFLICT, "lifetime_over"),
+        Kind::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, "no_capacity"),
+        Kind::WakeFailed => (StatusCode::SERVICE_UNAVAILABLE, "wake_failed"),
+        Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),
+        Kind::StartFailed => (StatusCode::INTERNAL_SERVER_ERROR, "start_failed"),
+        Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        Kind::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy"),
+        Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+    }
+}
+
+impl IntoResponse for Trouble {
+    fn into_response(self) -> Response {
+        let (status, code) = on_the_wire(self.kind);
+        respond(status, code, self)
+    }
+}
+
+fn respond(status: StatusCode, code: &str, trouble: Trouble) -> Response {
+    let body = ErrorBody {
+        error: trouble.text,
+        code: code.to_owned(),
+        more: trouble.more,
+    };
+    let mut response = (status, Json(body)).into_response();
+    if let Some(sec) = trouble.retry_after_sec {
+        response.headers_mut().insert(RETRY_AFTER, sec.into());
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    response
+}
+
+/// The answer to a path that is none.
+pub(super) async fn no_such_path(method: Method, uri: Uri) -> Response {
+    let text = format!("there is nothing at {method} {}", uri.path());
+    Trouble::new(Kind::NotFound, text).into_response()
+}
+
+/// The answer to a method that a path does not have.
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
+    let text = format!("{} does not take {method}", uri.path());
+    let trouble = Trouble::new(Kind::BadRequest, text);
+    respond(StatusCode::METHOD_NOT_ALLOWED, "bad_request", trouble)
+}

@@ -1,0 +1,188 @@
+//! Reading requests strictly: who calls, JSON bodies, and queries. Owns the words for input that cannot be read; what a
+//! value may be is said in [`crate::commands::check`].
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use icebox_wire::rest::AGENT_HEADER;
+use serde::de::DeserializeOwned;
+
+use super::App;
+use crate::commands::check::{takes, unfit};
+use crate::commands::{Caller, Kind, Trouble, is_agent_id};
+
+/// The largest body, in bytes.
+const BODY_LIMIT: usize = 8 * 1024 * 1024;
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
+        let header = parts.headers.get(AUTHORIZATION);
+        let key = header
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .and_then(|(_, key)| app.keys.account(key.trim()));
+        let Some(account) = key else {
+            return Err(Trouble::new(
+                Kind::Unauthorized,
+                "no valid key: send `Authorization: Bearer <key>`; \
+                 the first one is in `admin.key` in the server's data folder",
+            ));
+        };
+        let agent = parts.headers.get(AGENT_HEADER);
+        let agent = agent
+            .and_then(|value| value.to_str().ok())
+            .filter(|id| is_agent_id(id));
+        Ok(Self {
+            account,
+            agent: agent.map(Into::into),
+        })
+    }
+}
+
+/// A JSON body of which every field is known. An empty body reads as `{}`.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = Trouble;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Trouble> {
+        let bytes = axum::body::to_bytes(request.into_body(), BODY_LIMIT).await;
+        let bytes = bytes.map_err(|_| {
+            Trouble::new(
+                Kind::TooLarge,
+                format!("the body must be at most {BODY_LIMIT} bytes, and arrive whole"),
+            )
+        })?;
+        let json: &[u8] = if bytes.trim_ascii().is_empty() {
+            b"{}"
+        } else {
+            &bytes
+        };
+        parse(json).map(Self)
+    }
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
+    // Lists would fill the fields in their order, which nobody means.
+    let is_list = json.trim_ascii_start().starts_with(b"[");
+    if is_list && serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() {
+        return Err(explain(".", &serde::de::Error::custom("a list")));
+    }
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        explain(&path, error.inner())
+    })?;
+    reader.end().map_err(|error| explain(".", &error))?;
+    Ok(value)
+}
+
+/// Says which field is wrong and what it takes.
+fn explain(path: &str, error: &serde_json::Error) -> Trouble {
+    let said = error.to_string();
+    // The position says nothing to somebody whose client made the JSON.
+    let said = said.split(" at line ").next().unwrap_or(&said);
+    if error.is_syntax() || error.is_eof() {
+        return Trouble::new(Kind::BadRequest, format!("the body is not JSON: {error}"));
+    }
+    if let Some(rest) = said.strip_prefix("unknown field `") {
+        let (field, known) = rest.split_once('`').unwrap_or((rest, ""));
+        let known = known
+            .trim_start_matches(", expected one of ")
+            .trim_start_matches(", expected ")
+            .trim_start_matches(", there are no fields");
+        let known = if known.is_empty() { "none" } else { known };
+        return Trouble::new(
+            Kind::BadRequest,
+            format!("there is no field `{field}`; known here: {known}"),
+        )
+        .with("field", field);
+    }
+    if let Some(rest) = said.strip_prefix("missing field `") {
+        let field = rest.trim_end_matches('`');
+        let what = takes(field).unwrap_or("given");
+        let text = format!("`{field}` is required: {what}");
+        return Trouble::new(Kind::BadRequest, text).with("field", field);
+    }
+    if path == "." {
+        return Trouble::new(Kind::BadRequest, "the body must be a JSON object");
+    }
+    match takes(path) {
+        Some(what) => Trouble::bad(path, format!("{what} ({said})")),
+        None => Trouble::new(Kind::BadRequest, format!("`{path}` does not fit: {said}"))
+            .with("field", path),
+    }
+}
+
+/// The query of a request, read once; every name has to be known.
+pub(super) struct Params(Vec<(String, String)>);
+
+impl FromRequestParts<App> for Params {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
+        let query = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
+        let query = query.map_err(|error| {
+            Trouble::new(
+                Kind::BadRequest,
+                format!("the query cannot be read: {error}"),
+            )
+        })?;
+        Ok(Self(query.0))
+    }
+}
+
+impl Params {
+    /// Refuses names that are not in `known`.
+    pub(super) fn only(self, known: &[&str]) -> Result<Self, Trouble> {
+        let stranger = self.0.iter().find(|(name, _)| !known.contains(&&**name));
+        match stranger {
+            Some((name, _)) => Err(Trouble::new(
+                Kind::BadRequest,
+                format!(
+                    "there is no query parameter `{name}`; known here: {}",
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        format!("`{}`", known.join("`, `"))
+                    }
+                ),
+            )
+            .with("field", name.as_str())),
+            None => Ok(self),
+        }
+    }
+
+    /// A value, if it was given.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let mut given = self.0.iter().rev();
+        given
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| &**value)
+    }
+
+    /// Yes or no.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Trouble> {
+        match self.get(name) {
+            None | Some("0" | "false") => Ok(false),
+            Some("1" | "true" | "") => Ok(true),
+            Some(_) => Err(unfit(name)),
+        }
+    }
+
+    /// A whole number in a range.
+    pub(super) fn number(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, Trouble> {
+        match self.get(name).map(str::parse) {
+            None => Ok(None),
+            Some(Ok(number)) if range.contains(&number) => Ok(Some(number)),
+            Some(Ok(_) | Err(_)) => Err(unfit(name)),
+        }
+    }
+}

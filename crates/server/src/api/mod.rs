@@ -1,0 +1,68 @@
+//! The boxes dialect over HTTP. Owns paths, reading requests and writing answers; whatever is asked goes to
+//! [`crate::commands`], and nothing here changes a box.
+
+mod boxes;
+mod error;
+mod input;
+mod ops;
+mod procs;
+mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::commands::Commands;
+use crate::store::Keys;
+
+/// What every handler has.
+#[derive(Clone)]
+pub struct App {
+    commands: Commands,
+    keys: Arc<Keys>,
+    host: Arc<str>,
+}
+
+impl App {
+    /// Puts it together; `host` is what views call this machine.
+    #[must_use]
+    pub fn new(commands: Commands, keys: Keys, host: &str) -> Self {
+        Self {
+            commands,
+            keys: Arc::new(keys),
+            host: host.into(),
+        }
+    }
+}
+
+/// All paths.
+pub fn router(app: App) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(ops::healthz))
+        .route("/readyz", get(ops::readyz))
+        .route("/v1/host", get(ops::host))
+        .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
+        .route("/v1/agents/{id}/leave", post(ops::leave))
+        .route("/v1/boxes", get(boxes::list).post(boxes::start))
+        .route(
+            "/v1/boxes/{id}",
+            get(boxes::status).patch(boxes::patch).delete(boxes::stop),
+        )
+        .route("/v1/boxes/{id}/freeze", post(boxes::freeze))
+        .route("/v1/boxes/{id}/wake", post(boxes::wake))
+        .route("/v1/boxes/{id}/stop", post(boxes::stop))
+        .route("/v1/boxes/{id}/exec", post(procs::exec))
+        .route("/v1/boxes/{id}/procs", get(procs::list))
+        .route("/v1/boxes/{id}/procs/{exec}", get(procs::one))
+        .route("/v1/boxes/{id}/procs/{exec}/stop", post(procs::stop))
+        .route("/v1/boxes/{id}/procs/{exec}/output", get(procs::output));
+    if app.commands.clock().is_test() {
+        let clock = get(ops::read_clock).post(ops::advance_clock);
+        router = router.route("/v1/test/clock", clock);
+    }
+    router
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
+        .with_state(app)
+}

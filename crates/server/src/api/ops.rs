@@ -1,0 +1,106 @@
+//! What is not about one box: health, the host, conversations, and the test clock.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use icebox_lifecycle::time::SEC;
+use icebox_wire::rest::{AdvanceRequest, ClockResponse, HostView, OkResponse};
+use serde::Deserialize;
+
+use super::input::Body;
+use super::{App, error};
+use crate::commands::check::unfit;
+use crate::commands::trouble::timestamp;
+use crate::commands::{Caller, Trouble, is_agent_id, no_agent_id};
+
+/// The furthest one call moves the test clock, in seconds: ten years.
+const ADVANCE_MAX_SEC: u64 = 315_360_000;
+
+pub(super) async fn healthz() -> Json<OkResponse> {
+    Json(OkResponse { ok: true })
+}
+
+pub(super) async fn readyz(State(app): State<App>) -> Response {
+    if app.commands.engine().is_running() {
+        Json(OkResponse { ok: true }).into_response()
+    } else {
+        (error::NOT_READY, Json(OkResponse { ok: false })).into_response()
+    }
+}
+
+pub(super) async fn host(State(app): State<App>, _: Caller) -> Json<HostView> {
+    let host = app.commands.driver().capabilities();
+    let engine = app.commands.engine();
+    let mut boxes: BTreeMap<String, u64> = BTreeMap::new();
+    for view in engine.views().all() {
+        let status = view.sandbox.status().as_str().to_owned();
+        *boxes.entry(status).or_default() += 1;
+    }
+    Json(HostView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        driver: host.name.to_owned(),
+        checkpoint_error: host.checkpoint.err(),
+        cpus: host.cpus,
+        memory_mb: host.memory_mb,
+        disk_gb: host.disk_gb,
+        boxes,
+        orphans: engine.orphans().iter().map(ToString::to_string).collect(),
+        dropped_outcomes: engine.counters().dropped_outcomes(),
+    })
+}
+
+pub(super) async fn read_clock(State(app): State<App>, _: Caller) -> Json<ClockResponse> {
+    Json(ClockResponse {
+        now: timestamp(app.commands.clock().now()),
+    })
+}
+
+pub(super) async fn advance_clock(
+    State(app): State<App>,
+    _: Caller,
+    Body(request): Body<AdvanceRequest>,
+) -> Result<Json<ClockResponse>, Trouble> {
+    if request.advance_sec > ADVANCE_MAX_SEC {
+        return Err(unfit("advanceSec"));
+    }
+    let sec = i64::try_from(request.advance_sec).map_err(|_| unfit("advanceSec"))?;
+    let now = app.commands.engine().advance(sec * SEC).await;
+    let now = now.map_err(|error| Trouble::from_ask(error, ""))?;
+    Ok(Json(ClockResponse {
+        now: timestamp(now),
+    }))
+}
+
+/// The body of a heartbeat or leave. Adapters of other versions may say more, which is no reason to call them gone.
+#[derive(Deserialize)]
+pub(super) struct Sign {}
+
+pub(super) async fn heartbeat(
+    State(app): State<App>,
+    caller: Caller,
+    Path(agent): Path<String>,
+    Body(Sign {}): Body<Sign>,
+) -> Result<Json<OkResponse>, Trouble> {
+    if !is_agent_id(&agent) {
+        return Err(no_agent_id());
+    }
+    let now = app.commands.clock().now();
+    app.commands.presences().beat(caller.account, &agent, now);
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn leave(
+    State(app): State<App>,
+    caller: Caller,
+    Path(agent): Path<String>,
+    Body(Sign {}): Body<Sign>,
+) -> Result<Json<OkResponse>, Trouble> {
+    if !is_agent_id(&agent) {
+        return Err(no_agent_id());
+    }
+    let now = app.commands.clock().now();
+    app.commands.presences().leave(caller.account, &agent, now);
+    Ok(Json(OkResponse { ok: true }))
+}

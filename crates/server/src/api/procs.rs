@@ -1,0 +1,127 @@
+//! Commands in a box: run, list, wait, stop, and their output as a stream. Translates only.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body as Bytes;
+use axum::extract::{Path, State};
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use icebox_wire::rest::{ExecRequest, ExecResponse, OUTPUT_OFFSET_HEADER, ProcView, ProcsResponse};
+
+use super::App;
+use super::boxes::Nothing;
+use super::input::{Body, Params};
+use crate::commands::check::{is_exec_id, unfit};
+use crate::commands::{Caller, Kind, OutputPiece, OutputRequest, Reading, StreamName, Trouble};
+
+const WAIT_MAX_SEC: u64 = 300;
+const GRACE_MAX_SEC: u64 = 60;
+
+pub(super) async fn exec(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(request): Body<ExecRequest>,
+) -> Result<Json<ExecResponse>, Trouble> {
+    app.commands.exec(&caller, &id, request).await.map(Json)
+}
+
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Json<ProcsResponse>, Trouble> {
+    params.only(&[])?;
+    let procs = app.commands.procs(&caller, &id).await?;
+    Ok(Json(ProcsResponse { procs }))
+}
+
+pub(super) async fn one(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, exec_id)): Path<(String, String)>,
+    params: Params,
+) -> Result<Json<ProcView>, Trouble> {
+    let params = params.only(&["waitSec"])?;
+    let wait = params.number("waitSec", 0..=WAIT_MAX_SEC)?.unwrap_or(0);
+    let exec_id = known(&exec_id)?;
+    let wait = Duration::from_secs(wait);
+    let proc = app.commands.proc(&caller, &id, exec_id, wait).await?;
+    Ok(Json(proc))
+}
+
+pub(super) async fn stop(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, exec_id)): Path<(String, String)>,
+    params: Params,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<ProcView>, Trouble> {
+    let params = params.only(&["graceSec"])?;
+    let grace = params.number("graceSec", 0..=GRACE_MAX_SEC)?;
+    let grace = grace.map(Duration::from_secs);
+    let exec_id = known(&exec_id)?;
+    let proc = app.commands.stop_proc(&caller, &id, exec_id, grace).await?;
+    Ok(Json(proc))
+}
+
+pub(super) async fn output(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, exec_id)): Path<(String, String)>,
+    params: Params,
+) -> Result<Response, Trouble> {
+    let params = params.only(&["stream", "offset", "follow"])?;
+    let request = OutputRequest {
+        exec_id: known(&exec_id)?.to_owned(),
+        stream: match params.get("stream") {
+            None | Some("stdout") => StreamName::Stdout,
+            Some("stderr") => StreamName::Stderr,
+            Some(_) => return Err(unfit("stream")),
+        },
+        offset: params.number("offset", 0..=u64::MAX)?.unwrap_or(0),
+        follow: params.flag("follow")?,
+    };
+    let first = app.commands.output(&caller, &id, request).await?;
+    let offset = first.offset.to_string();
+    let body = Bytes::from_stream(stream::unfold(Step::Have(first), step));
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (HeaderName::from_static(OUTPUT_OFFSET_HEADER), offset),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// How far a streamed answer is.
+enum Step {
+    Have(OutputPiece),
+    Read(Reading),
+    Over,
+}
+
+async fn step(step: Step) -> Option<(Result<bytes::Bytes, std::io::Error>, Step)> {
+    let piece = match step {
+        Step::Over => return None,
+        Step::Have(piece) => piece,
+        Step::Read(reading) => match reading.next().await {
+            Ok(piece) => piece,
+            // The status line is out already: an answer cut off says that it is not whole.
+            Err(trouble) => return Some((Err(std::io::Error::other(trouble.text)), Step::Over)),
+        },
+    };
+    let next = piece.next.map_or(Step::Over, Step::Read);
+    Some((Ok(piece.bytes), next))
+}
+
+fn known(exec_id: &str) -> Result<&str, Trouble> {
+    if is_exec_id(exec_id) {
+        Ok(exec_id)
+    } else {
+        let text = format!("there is no command `{exec_id}`; an execId is 16 hexadecimal digits");
+        Err(Trouble::new(Kind::NotFound, text))
+    }
+}

@@ -1,0 +1,222 @@
+//! A box as the boxes dialect shows it: the record and the lifecycle's forecasts, field by field. Owns which field is
+//! there when; computes nothing that the rules decide.
+
+use std::sync::Arc;
+
+use icebox_lifecycle::policy::Keeps;
+use icebox_lifecycle::state::State;
+use icebox_lifecycle::time::MIN;
+use icebox_lifecycle::{Forecast, Status, Tier, Time};
+use icebox_wire::rest;
+use serde_json::{Map, Value};
+
+use super::App;
+use crate::commands::trouble::timestamp;
+use crate::commands::{Caller, Trouble};
+use crate::engine::View;
+use crate::store::Why;
+
+/// Fields a box may have, by name. Absent ones are no mistake to ask for.
+const FIELDS: &[&str] = &[
+    "id",
+    "status",
+    "name",
+    "goal",
+    "createdAt",
+    "lastUsedAt",
+    "statusReason",
+    "idleTimeoutMin",
+    "stopsAt",
+    "restorableUntil",
+    "freeze",
+    "tier",
+    "keeps",
+    "snapshotError",
+    "agent",
+    "services",
+    "sceneUrl",
+    "webUrl",
+    "takeoverUrl",
+    "screenInUse",
+    "screenActive",
+    "posterUrl",
+    "image",
+    "imageId",
+    "boxdVersion",
+    "size",
+    "host",
+    "metadata",
+    "observedAt",
+    "stateRecordedAt",
+    "why",
+    "steps",
+    "disk",
+    "running",
+    "health",
+    "fromHuman",
+    "unknownFields",
+];
+
+impl App {
+    /// A box with the last decisions about it.
+    pub(super) async fn describe(
+        &self,
+        caller: &Caller,
+        view: &Arc<View>,
+    ) -> Result<rest::BoxView, Trouble> {
+        let why = self.commands.why(view.id()).await?;
+        let mut shown = self.show(caller, view);
+        shown.why = why.into_iter().map(why_view).collect();
+        Ok(shown)
+    }
+
+    /// A box without reasons, as lists have it.
+    pub(super) fn show(&self, caller: &Caller, view: &View) -> rest::BoxView {
+        let now = self.commands.clock().now();
+        let sandbox = &view.sandbox;
+        let record = &view.record;
+        let forecast = sandbox.forecast(now);
+        let frozen = match &sandbox.state {
+            State::Frozen(frozen) if !frozen.wake => Some(frozen),
+            State::Frozen(_)
+            | State::Starting { .. }
+            | State::Ready
+            | State::Freezing { .. }
+            | State::Thawing { .. }
+            | State::Releasing { .. }
+            | State::Stopping { .. }
+            | State::Terminated { .. }
+            | State::Interrupted { .. } => None,
+        };
+        rest::BoxView {
+            id: view.id().to_string(),
+            status: status(sandbox.status()),
+            name: record.name.clone(),
+            goal: record.goal.clone(),
+            created_at: timestamp(sandbox.created_at),
+            last_used_at: timestamp(sandbox.last_use),
+            status_reason: sandbox.status_reason(),
+            idle_timeout_min: sandbox
+                .policy
+                .idle_limit_ms
+                .and_then(|ms| u32::try_from(ms / MIN).ok()),
+            stops_at: forecast.stops_at.map(timestamp),
+            restorable_until: forecast.restorable_until.map(timestamp),
+            freeze: freeze(&forecast),
+            tier: frozen.map(|frozen| match frozen.tier() {
+                Tier::Ram => rest::Tier::Ram,
+                Tier::Disk => rest::Tier::Disk,
+            }),
+            keeps: frozen.map(|frozen| match frozen.keeps() {
+                Keeps::Files => rest::Keeps::Files,
+                Keeps::FilesAndMemory => rest::Keeps::FilesAndMemory,
+            }),
+            snapshot_error: frozen
+                .and_then(|frozen| frozen.snapshot_error.as_deref())
+                .map(str::to_owned),
+            agent: self.agent(caller, view, now),
+            services: record
+                .services
+                .iter()
+                .map(|service| rest::ServiceView {
+                    name: service.name.clone(),
+                    port: service.port,
+                    url: None,
+                    web: service.web,
+                })
+                .collect(),
+            image: record.image.clone(),
+            image_id: None,
+            boxd_version: None,
+            size: rest::SizeView {
+                cpus: f64::from(record.size.milli_cpus) / 1000.0,
+                memory_mb: record.size.memory_mb,
+                disk_gb: record.size.disk_gb,
+            },
+            host: Some(self.host.to_string()),
+            metadata: record.metadata.clone(),
+            observed_at: view.observed_at.map(timestamp),
+            state_recorded_at: Some(timestamp(view.recorded_at)),
+            why: Vec::new(),
+            unknown_fields: Vec::new(),
+        }
+    }
+
+    fn agent(&self, caller: &Caller, view: &View, now: Time) -> Option<rest::AgentView> {
+        let agent = &view.sandbox.agent;
+        let presence = agent.id.as_deref().and_then(|id| {
+            let presences = self.commands.presences();
+            presences.get(view.record.account, id)
+        });
+        let shown = view.sandbox.agent_view(now, presence)?;
+        let own = caller.agent.is_some() && caller.agent == agent.id && !shown.untracked;
+        Some(rest::AgentView {
+            state: shown.state.as_str().to_owned(),
+            idle_sec: u64::try_from(shown.idle_sec).unwrap_or(0),
+            this_conversation: own.then_some(true),
+            untracked: shown.untracked.then_some(true),
+        })
+    }
+}
+
+fn freeze(forecast: &Forecast) -> Option<rest::FreezeView> {
+    forecast.can_freeze.then(|| rest::FreezeView {
+        at: forecast.freeze_at.map(timestamp),
+        blocked_by: forecast
+            .blocked_by
+            .iter()
+            .map(|hold| rest::BlockView {
+                kind: hold.kind.as_str().to_owned(),
+                until: hold.until.map(timestamp),
+                label: hold.label.as_deref().map(str::to_owned),
+            })
+            .collect(),
+    })
+}
+
+fn why_view(why: Why) -> rest::WhyView {
+    rest::WhyView {
+        at: timestamp(why.at),
+        rule: why.rule,
+        text: why.text,
+    }
+}
+
+fn status(status: Status) -> rest::Status {
+    match status {
+        Status::Claimed => rest::Status::Claimed,
+        Status::Starting => rest::Status::Starting,
+        Status::Ready => rest::Status::Ready,
+        Status::Takeover => rest::Status::Takeover,
+        Status::Freezing => rest::Status::Freezing,
+        Status::Frozen => rest::Status::Frozen,
+        Status::Thawing => rest::Status::Thawing,
+        Status::Stopping => rest::Status::Stopping,
+        Status::Terminated => rest::Status::Terminated,
+        Status::Interrupted => rest::Status::Interrupted,
+    }
+}
+
+/// Only some fields of a box (rule 11.5): the named ones, with id and status.
+pub(super) fn only(shown: rest::BoxView, fields: &str) -> Result<Value, Trouble> {
+    let whole = serde_json::to_value(shown).map_err(|error| Trouble::internal(&error))?;
+    let Value::Object(mut whole) = whole else {
+        return Err(Trouble::internal(&"a box is no JSON object"));
+    };
+    let mut some = Map::new();
+    let mut unknown: Vec<&str> = Vec::new();
+    let asked = fields.split(',').map(str::trim).filter(|f| !f.is_empty());
+    for field in ["id", "status"].into_iter().chain(asked) {
+        match whole.remove(field) {
+            Some(value) => {
+                some.insert(field.to_owned(), value);
+            }
+            None if FIELDS.contains(&field) || unknown.contains(&field) => {}
+            None => unknown.push(field),
+        }
+    }
+    if !unknown.is_empty() {
+        some.insert("unknownFields".to_owned(), unknown.into());
+    }
+    Ok(Value::Object(some))
+}

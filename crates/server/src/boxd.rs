@@ -1,0 +1,206 @@
+//! Speaks to the daemon inside each box, over connections that the driver opens. Owns one small pool of idle connections
+//! for each running box, and lets go of it when the box stops running. Knows the daemon's protocol; decides nothing.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use connectrpc::client::{CallOptions, ClientBody, ClientConfig, ServiceTransport};
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use icebox_lifecycle::BoxId;
+use icebox_wire::boxd::{BoxdClient, ConnectError, ErrorCode, ProcsRequest, WaitRequest};
+
+use crate::driver::{BOXD_PORT, Driver, Stream};
+
+/// Idle connections kept for each running box.
+const MOST_IDLE: usize = 4;
+/// How long one may stay idle.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// How much longer than the daemon's own limit an answer may take.
+const SLACK: Duration = Duration::from_secs(10);
+/// How long a label of a command is, in characters.
+const LABEL_LEN: usize = 80;
+
+/// The client of one box's daemon. A clone shares its connections.
+pub type Client = BoxdClient<ServiceTransport<Pool<Dialer, ClientBody>>>;
+
+/// The daemons of all running boxes.
+pub struct Boxds {
+    driver: Arc<dyn Driver>,
+    clients: Mutex<HashMap<BoxId, Client>>,
+}
+
+/// Why waiting for a command came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitError {
+    /// The daemon knows no such command.
+    Unknown,
+    /// The daemon did not answer.
+    Silent,
+}
+
+impl Boxds {
+    /// Nothing is opened before the first call.
+    #[must_use]
+    pub fn new(driver: Arc<dyn Driver>) -> Self {
+        Self {
+            driver,
+            clients: Mutex::default(),
+        }
+    }
+
+    /// The client for a running box.
+    #[must_use]
+    pub fn client(&self, id: BoxId) -> Client {
+        let make = || {
+            let pool = Pool::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(MOST_IDLE)
+                .pool_idle_timeout(IDLE_LIMIT)
+                .pool_timer(TokioTimer::new())
+                .build(Dialer {
+                    driver: Arc::clone(&self.driver),
+                    id,
+                });
+            // The authority only fills a header: every connection leads to this box's daemon.
+            let config = ClientConfig::new(Uri::from_static("http://boxd"));
+            BoxdClient::new(ServiceTransport::new(pool), config)
+        };
+        self.lock().entry(id).or_insert_with(make).clone()
+    }
+
+    /// Closes the idle connections of a box that does not run any more.
+    pub fn forget(&self, id: BoxId) {
+        self.lock().remove(&id);
+    }
+
+    /// Waits at most `limit` for a command's end: whether it came.
+    pub async fn wait(&self, id: BoxId, exec: &str, limit: Duration) -> Result<bool, WaitError> {
+        let request = WaitRequest {
+            exec_id: exec.to_owned(),
+            wait_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            tail_bytes: Some(0),
+            ..WaitRequest::default()
+        };
+        let options = CallOptions::default().with_timeout(limit + SLACK);
+        let client = self.client(id);
+        match client.wait_with_options(request, options).await {
+            Ok(answer) => {
+                let answer = answer.into_owned();
+                Ok(!answer.result.proc.running)
+            }
+            Err(error) if error.code == ErrorCode::NotFound => Err(WaitError::Unknown),
+            Err(_) => Err(WaitError::Silent),
+        }
+    }
+
+    /// The commands that run in a box: their ids and what to call them.
+    pub async fn running(&self, id: BoxId) -> Result<Vec<(String, String)>, ConnectError> {
+        let request = ProcsRequest {
+            running_only: true,
+            ..ProcsRequest::default()
+        };
+        let options = CallOptions::default().with_timeout(SLACK);
+        let answer = self.client(id).procs_with_options(request, options).await?;
+        let procs = answer.into_owned().procs.into_iter();
+        Ok(procs.map(|proc| (proc.exec_id, label(&proc.cmd))).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BoxId, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command line, cut to what a person takes in at a glance.
+#[must_use]
+pub fn label(cmd: &str) -> String {
+    let line = cmd.lines().next().unwrap_or_default().trim();
+    let mut chars = line.chars();
+    let mut label: String = chars.by_ref().take(LABEL_LEN).collect();
+    if chars.next().is_some() || cmd.lines().nth(1).is_some() {
+        label.push('…');
+    }
+    label
+}
+
+/// Opens connections to one box's daemon.
+#[derive(Clone)]
+pub struct Dialer {
+    driver: Arc<dyn Driver>,
+    id: BoxId,
+}
+
+impl tower::Service<Uri> for Dialer {
+    type Response = Wire;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Wire>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (driver, id) = (Arc::clone(&self.driver), self.id);
+        Box::pin(async move {
+            let stream = driver.connect(id, BOXD_PORT).await;
+            let stream = stream.map_err(|error| io::Error::other(error.to_string()))?;
+            Ok(Wire(TokioIo::new(stream)))
+        })
+    }
+}
+
+/// One connection, as the pool wants it.
+pub struct Wire(TokioIo<Stream>);
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_one_short_line() {
+        assert_eq!(label("npm run dev"), "npm run dev");
+        assert_eq!(label("a\nb"), "a…");
+        assert_eq!(label(&"x".repeat(100)).chars().count(), 81);
+    }
+}

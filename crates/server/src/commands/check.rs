@@ -1,0 +1,438 @@
+//! Whether what a caller asks for fits: every field, its limits, and the words for both. Owns the table of limits that
+//! messages quote; touches no box.
+
+use std::collections::BTreeMap;
+
+use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen};
+use icebox_lifecycle::time::{MIN, SEC};
+use icebox_lifecycle::{Ms, Policy};
+use icebox_wire::rest;
+
+use super::trouble::{Kind, Trouble};
+use crate::config::Limits;
+use crate::driver::Capabilities;
+use crate::record::{Service, Size};
+
+/// The longest name of a box, in characters.
+pub const NAME_LEN: usize = 60;
+/// The longest goal.
+pub const GOAL_LEN: usize = 500;
+/// The longest note of an exec.
+pub const NOTE_LEN: usize = 200;
+/// The longest command line, in bytes; the daemon's own limit.
+pub const CMD_LEN: usize = 128 * 1024;
+/// The longest input of a command, in bytes.
+pub const STDIN_LEN: usize = 1024 * 1024;
+/// The longest idle limit of its own a box may have, in minutes.
+pub const IDLE_TIMEOUT_MAX_MIN: u32 = 10_080;
+/// A command's deadline when none is given, in seconds.
+pub const TIMEOUT_SEC: u32 = 600;
+/// The latest deadline of a command.
+pub const TIMEOUT_MAX_SEC: u32 = 3_600;
+/// How long a start may wait for room.
+pub const CAPACITY_WAIT_MAX_SEC: u32 = 1_800;
+const ENV_COUNT: usize = 256;
+const ENV_LEN: usize = 64 * 1024;
+const METADATA_COUNT: usize = 64;
+const METADATA_LEN: usize = 1_000;
+const SERVICES: usize = 32;
+const IMAGE_LEN: usize = 300;
+const CWD_LEN: usize = 4_096;
+const MIN_MILLI_CPUS: u32 = 100;
+const MIN_MEMORY_MB: u64 = 64;
+
+/// What each field takes, for messages about values that are out of range or not even of the right type.
+const FIELDS: &[(&str, &str)] = &[
+    ("goal", "a text of at most 500 characters"),
+    ("name", "a text of at most 60 characters"),
+    (
+        "image",
+        "`host`, `oci:<ref>` or `rootfs:<folder or tar file>`",
+    ),
+    ("idleTimeoutMin", "a whole number from 1 to 10080 (minutes)"),
+    (
+        "waitForCapacitySec",
+        "a whole number from 0 to 1800 (seconds)",
+    ),
+    ("restore", "the id of a stopped box"),
+    ("wait", "true or false"),
+    ("keep", "true or false"),
+    ("coldRestart", "true or false"),
+    ("background", "true or false"),
+    ("readOnly", "true or false"),
+    ("cmd", "a text of 1 to 131072 bytes"),
+    ("cwd", "a path of at most 4096 bytes"),
+    ("timeoutSec", "a whole number from 1 to 3600 (seconds)"),
+    ("stdin", "a text of at most 1048576 bytes"),
+    ("note", "a text of at most 200 characters"),
+    ("execId", "16 hexadecimal digits, lowercase"),
+    (
+        "env",
+        "an object of at most 256 variables, names and values together at most 65536 bytes",
+    ),
+    (
+        "metadata",
+        "an object of at most 64 texts of at most 1000 characters each",
+    ),
+    ("services", "a list of at most 32 objects {name, port, web}"),
+    ("secrets", "a list of names of secrets"),
+    ("size", "an object {cpus, memoryMb, diskGb}"),
+    ("size.cpus", "a number of CPUs, at least 0.1"),
+    ("size.memoryMb", "a whole number of MiB, at least 64"),
+    ("size.diskGb", "a whole number of GiB, at least 1"),
+    (
+        "policy",
+        "`agent`, `router`, `task`, or an object of policy fields",
+    ),
+    ("policy.preset", "`agent`, `router` or `task`"),
+    (
+        "policy.freezeAfterSec",
+        "a whole number from 1 to 604800 (seconds), or null for never",
+    ),
+    ("policy.keeps", "`files` or `files_and_memory`"),
+    (
+        "policy.stopFrozenAfterSec",
+        "a whole number from 1 to 2592000 (seconds), or null for never",
+    ),
+    (
+        "policy.restorableSec",
+        "a whole number from 0 to 604800 (seconds)",
+    ),
+    (
+        "policy.lifetimeSec",
+        "a whole number from 1 to 2592000 (seconds), or null for no limit",
+    ),
+    ("policy.atEnd", "`destroy` or `pause`"),
+    (
+        "policy.backgroundHoldSec",
+        "a whole number from 0 to 604800 (seconds)",
+    ),
+    (
+        "policy.urlHoldSec",
+        "a whole number from 0 to 604800 (seconds)",
+    ),
+    (
+        "policy.recordingHoldSec",
+        "a whole number from 0 to 604800 (seconds)",
+    ),
+    ("advanceSec", "a whole number from 0 to 315360000 (seconds)"),
+    ("limit", "a whole number from 1 to 1000"),
+    ("cursor", "the `nextCursor` of an earlier page"),
+    ("all", "1 or 0"),
+    ("stream", "`stdout` or `stderr`"),
+    ("offset", "a whole number of bytes, at least 0"),
+    ("follow", "1 or 0"),
+    ("waitSec", "a whole number from 0 to 300 (seconds)"),
+    ("graceSec", "a whole number from 0 to 60 (seconds)"),
+    ("client", "a text"),
+];
+
+/// What a field takes, if it is one of ours. Positions in lists and keys of maps do not matter.
+#[must_use]
+pub fn takes(path: &str) -> Option<&'static str> {
+    let find = |path: &str| {
+        let mut fields = FIELDS.iter();
+        fields
+            .find(|(field, _)| *field == path)
+            .map(|(_, takes)| *takes)
+    };
+    let head = path.split(['.', '[']).next().unwrap_or(path);
+    find(path).or_else(|| find(head))
+}
+
+/// A field with a value that does not fit.
+#[must_use]
+pub fn unfit(field: &str) -> Trouble {
+    Trouble::bad(field, takes(field).unwrap_or("something else"))
+}
+
+/// A text of at most so many characters.
+pub fn text(field: &str, value: Option<&str>, most: usize) -> Result<(), Trouble> {
+    match value {
+        Some(value) if value.chars().count() > most || value.contains('\0') => Err(unfit(field)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The own idle limit, in minutes.
+pub fn idle_timeout(minutes: Option<u32>) -> Result<Option<Ms>, Trouble> {
+    match minutes {
+        Some(min) if !(1..=IDLE_TIMEOUT_MAX_MIN).contains(&min) => Err(unfit("idleTimeoutMin")),
+        Some(min) => Ok(Some(Ms::from(min) * MIN)),
+        None => Ok(None),
+    }
+}
+
+/// The image.
+pub fn image(image: Option<String>) -> Result<String, Trouble> {
+    let image = image.unwrap_or_else(|| "host".to_owned());
+    let named = ["oci:", "rootfs:"].iter().any(|kind| {
+        image
+            .strip_prefix(kind)
+            .is_some_and(|rest| !rest.is_empty())
+    });
+    let fits = (image == "host" || named) && image.len() <= IMAGE_LEN && !image.contains('\0');
+    if fits { Ok(image) } else { Err(unfit("image")) }
+}
+
+/// Variables of a box or a command.
+pub fn env(env: &BTreeMap<String, String>) -> Result<(), Trouble> {
+    for name in env.keys() {
+        let fits = !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !fits {
+            return Err(Trouble::bad(
+                "env",
+                format!("an object whose names are letters, digits and _; `{name}` is none"),
+            ));
+        }
+    }
+    let bytes: usize = env
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    let whole = env.values().all(|value| !value.contains('\0'));
+    if env.len() > ENV_COUNT || bytes > ENV_LEN || !whole {
+        return Err(unfit("env"));
+    }
+    Ok(())
+}
+
+/// The caller's own words.
+pub fn metadata(metadata: &BTreeMap<String, String>) -> Result<(), Trouble> {
+    let long = |text: &String| text.chars().count() > METADATA_LEN;
+    let fits =
+        metadata.len() <= METADATA_COUNT && !metadata.iter().any(|(k, v)| long(k) || long(v));
+    if fits { Ok(()) } else { Err(unfit("metadata")) }
+}
+
+/// Named ports.
+pub fn services(services: Vec<rest::ServiceRequest>) -> Result<Vec<Service>, Trouble> {
+    if services.len() > SERVICES {
+        return Err(unfit("services"));
+    }
+    let mut known: Vec<Service> = Vec::new();
+    for service in services {
+        let name = &service.name;
+        let fits = (1..=40).contains(&name.len())
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if !fits {
+            return Err(Trouble::bad(
+                "services",
+                format!(
+                    "named with 1 to 40 lowercase letters and digits, a letter first; `{name}` is not"
+                ),
+            ));
+        }
+        if service.port == 0 {
+            return Err(Trouble::bad(
+                "services",
+                format!("on ports from 1 to 65535; that of `{name}` is not"),
+            ));
+        }
+        if known.iter().any(|other| other.name == service.name) {
+            return Err(Trouble::bad(
+                "services",
+                format!("named differently; `{name}` is there twice"),
+            ));
+        }
+        known.push(Service {
+            name: service.name,
+            port: service.port,
+            web: service.web,
+        });
+    }
+    Ok(known)
+}
+
+/// A size, within what the host can give.
+pub fn size(
+    asked: Option<&rest::SizeRequest>,
+    limits: &Limits,
+    host: &Capabilities,
+) -> Result<Size, Trouble> {
+    let none = rest::SizeRequest::default();
+    let asked = asked.unwrap_or(&none);
+    let most_cpus = f64::from(host.cpus);
+    let cpus = asked.cpus.unwrap_or(limits.default_cpus.min(most_cpus));
+    let milli = (cpus * 1000.0).round();
+    if !(f64::from(MIN_MILLI_CPUS)..=most_cpus * 1000.0).contains(&milli) {
+        return Err(Trouble::bad(
+            "size.cpus",
+            format!("0.1 to {most_cpus} on this host"),
+        ));
+    }
+    let memory_mb = asked
+        .memory_mb
+        .unwrap_or(limits.default_memory_mb.min(host.memory_mb));
+    if !(MIN_MEMORY_MB..=host.memory_mb).contains(&memory_mb) {
+        let limit = format!("{MIN_MEMORY_MB} to {} on this host", host.memory_mb);
+        return Err(Trouble::bad("size.memoryMb", limit));
+    }
+    let disk_gb = asked
+        .disk_gb
+        .unwrap_or(limits.default_disk_gb.min(host.disk_gb));
+    if !(1..=host.disk_gb).contains(&disk_gb) {
+        return Err(Trouble::bad(
+            "size.diskGb",
+            format!("1 to {} on this host", host.disk_gb),
+        ));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number in a range that was just checked"
+    )]
+    let milli_cpus = milli as u32;
+    Ok(Size {
+        milli_cpus,
+        memory_mb,
+        disk_gb,
+    })
+}
+
+/// The policy that comes of a request on top of `base`.
+pub fn policy(asked: &rest::PolicyRequest, base: &Policy) -> Result<Policy, Trouble> {
+    let fields = match asked {
+        rest::PolicyRequest::Preset(name) => {
+            return preset(name).map(Policy::of).ok_or_else(|| unfit("policy"));
+        }
+        rest::PolicyRequest::Fields(fields) => fields,
+    };
+    let mut policy = match &fields.preset {
+        Some(name) => preset(name)
+            .map(Policy::of)
+            .ok_or_else(|| unfit("policy.preset"))?,
+        None => base.clone(),
+    };
+    let ms = |sec: u32| Ms::from(sec) * SEC;
+    if let Some(after) = fields.freeze_after_sec {
+        policy.freeze_after_ms = after.map(ms);
+    }
+    if let Some(keeps) = fields.keeps {
+        policy.keeps = match keeps {
+            rest::Keeps::Files => Keeps::Files,
+            rest::Keeps::FilesAndMemory => Keeps::FilesAndMemory,
+        };
+    }
+    if let Some(after) = fields.stop_frozen_after_sec {
+        policy.stop_frozen = match (after.map(ms), policy.preset) {
+            (None, _) => StopFrozen::Never,
+            (Some(ms), Preset::Task) => StopFrozen::AfterFreeze(ms),
+            (Some(ms), Preset::Agent | Preset::Router) => StopFrozen::AfterUseOrFreeze(ms),
+        };
+    }
+    if let Some(sec) = fields.restorable_sec {
+        policy.restorable_ms = ms(sec);
+    }
+    lifetime(fields, &mut policy)?;
+    if let Some(sec) = fields.background_hold_sec {
+        policy.background_hold_ms = ms(sec);
+    }
+    if let Some(sec) = fields.url_hold_sec {
+        policy.url_hold_ms = ms(sec);
+    }
+    if let Some(sec) = fields.recording_hold_sec {
+        policy.recording_hold_ms = ms(sec);
+    }
+    valid(policy)
+}
+
+fn lifetime(fields: &rest::PolicyFields, policy: &mut Policy) -> Result<(), Trouble> {
+    if let Some(sec) = fields.lifetime_sec {
+        let before = policy.lifetime;
+        policy.lifetime = sec.map(|sec| Lifetime {
+            ms: Ms::from(sec) * SEC,
+            from: before.map_or(LifetimeFrom::Creation, |before| before.from),
+            at_end: before.map_or(AtEnd::Destroy, |before| before.at_end),
+        });
+    }
+    match (fields.at_end, &mut policy.lifetime) {
+        (None, _) => Ok(()),
+        (Some(at_end), Some(lifetime)) => {
+            lifetime.at_end = match at_end {
+                rest::AtEnd::Destroy => AtEnd::Destroy,
+                rest::AtEnd::Pause => AtEnd::Freeze,
+            };
+            Ok(())
+        }
+        (Some(_), None) => Err(Trouble::bad(
+            "policy.atEnd",
+            "given together with `policy.lifetimeSec`, for without a lifetime there is no end",
+        )),
+    }
+}
+
+/// A policy whose fields are all in range.
+pub fn valid(policy: Policy) -> Result<Policy, Trouble> {
+    match policy.validate() {
+        Ok(()) => Ok(policy),
+        Err(error) => {
+            let field = match error.field {
+                "freeze_after" => "policy.freezeAfterSec",
+                "stop_frozen" => "policy.stopFrozenAfterSec",
+                "restorable" => "policy.restorableSec",
+                "lifetime_seconds" => "policy.lifetimeSec",
+                "background_hold" => "policy.backgroundHoldSec",
+                "url_hold" => "policy.urlHoldSec",
+                "recording_hold" => "policy.recordingHoldSec",
+                other => other,
+            };
+            Err(Trouble::bad(field, takes(field).unwrap_or(error.limits)))
+        }
+    }
+}
+
+fn preset(name: &str) -> Option<Preset> {
+    match name {
+        "agent" => Some(Preset::Agent),
+        "router" => Some(Preset::Router),
+        "task" => Some(Preset::Task),
+        _ => None,
+    }
+}
+
+/// A command, in range.
+pub fn exec(request: &rest::ExecRequest) -> Result<(), Trouble> {
+    if request.cmd.is_empty() || request.cmd.len() > CMD_LEN || request.cmd.contains('\0') {
+        return Err(unfit("cmd"));
+    }
+    let cwd = request.cwd.as_deref().unwrap_or_default();
+    if cwd.len() > CWD_LEN || cwd.contains('\0') {
+        return Err(unfit("cwd"));
+    }
+    env(&request.env)?;
+    if let Some(sec) = request.timeout_sec
+        && !(1..=TIMEOUT_MAX_SEC).contains(&sec)
+    {
+        return Err(unfit("timeoutSec"));
+    }
+    if request
+        .stdin
+        .as_ref()
+        .is_some_and(|stdin| stdin.len() > STDIN_LEN)
+    {
+        return Err(Trouble::new(
+            Kind::TooLarge,
+            format!("`stdin` must be {}", takes("stdin").unwrap_or_default()),
+        ));
+    }
+    text("note", request.note.as_deref(), NOTE_LEN)?;
+    match &request.exec_id {
+        Some(id) if !is_exec_id(id) => Err(unfit("execId")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether this can be the id of a command.
+#[must_use]
+pub fn is_exec_id(id: &str) -> bool {
+    id.len() == 16
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}

@@ -1,0 +1,146 @@
+//! Kept output of a command, from an offset, as a stream of pieces that never waits in memory: the next piece is fetched
+//! when the last one was taken. Following holds the box in use, and ends with the reader or the command.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use connectrpc::client::CallOptions;
+use icebox_lifecycle::BoxId;
+use icebox_wire::boxd::{self, OutputResponse, Stream};
+
+use super::trouble::Trouble;
+use super::{Caller, Commands};
+use crate::engine::CallUnderWay;
+
+/// The most one piece carries, in bytes.
+const PIECE: u32 = 256 * 1024;
+/// How long one question waits for more output.
+const FOLLOW_WAIT: Duration = Duration::from_secs(30);
+/// How much longer the daemon may take to answer.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// What to read.
+#[derive(Clone, Debug)]
+pub struct OutputRequest {
+    /// Of which command.
+    pub exec_id: String,
+    /// Which stream.
+    pub stream: StreamName,
+    /// From which byte.
+    pub offset: u64,
+    /// Go on until the command ends.
+    pub follow: bool,
+}
+
+/// A stream of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamName {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+}
+
+/// Output being read.
+pub struct OutputPiece {
+    /// At which byte of the stream it begins.
+    pub offset: u64,
+    /// The bytes; a gap that is not kept any more is marked in words.
+    pub bytes: Bytes,
+    /// How to go on; `None` after the last piece.
+    pub next: Option<Reading>,
+}
+
+/// Where reading goes on.
+pub struct Reading {
+    commands: Commands,
+    id: BoxId,
+    call: CallUnderWay,
+    request: OutputRequest,
+    /// Where reading ends if it does not follow.
+    end: Option<u64>,
+}
+
+impl Commands {
+    /// Reads the first piece; so a command that is not known is an error and no empty stream.
+    pub async fn output(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: OutputRequest,
+    ) -> Result<OutputPiece, Trouble> {
+        let id = self.find(caller, id)?.id();
+        let (call, _) = self.acting(caller, id, false).await?;
+        let reading = Reading {
+            commands: self.clone(),
+            id,
+            call,
+            request,
+            end: None,
+        };
+        reading.read(Duration::ZERO).await
+    }
+}
+
+impl Reading {
+    /// Reads the next piece, waiting for it if the reader follows.
+    pub async fn next(self) -> Result<OutputPiece, Trouble> {
+        let wait = if self.request.follow {
+            FOLLOW_WAIT
+        } else {
+            Duration::ZERO
+        };
+        self.read(wait).await
+    }
+
+    async fn read(mut self, wait: Duration) -> Result<OutputPiece, Trouble> {
+        let answer = self.ask(wait).await?;
+        let from = self.request.offset;
+        let offset = answer.data_offset;
+        let mut bytes = answer.data;
+        if offset > from && answer.dropped_to > answer.dropped_from {
+            let lost = answer.dropped_to - answer.dropped_from;
+            let mark = format!("\n[{lost} bytes of output are not kept]\n");
+            bytes.splice(0..0, mark.into_bytes());
+        }
+        let end = *self.end.get_or_insert(answer.total_bytes);
+        let read_all = if self.request.follow {
+            answer.eof
+        } else {
+            answer.next_offset >= end || answer.next_offset == from
+        };
+        self.request.offset = answer.next_offset;
+        Ok(OutputPiece {
+            offset,
+            bytes: bytes.into(),
+            next: (!read_all).then_some(self),
+        })
+    }
+
+    async fn ask(&self, wait: Duration) -> Result<OutputResponse, Trouble> {
+        let stream = match self.request.stream {
+            StreamName::Stdout => Stream::STREAM_STDOUT,
+            StreamName::Stderr => Stream::STREAM_STDERR,
+        };
+        let request = boxd::OutputRequest {
+            exec_id: self.request.exec_id.clone(),
+            stream: stream.into(),
+            offset: self.request.offset,
+            max_bytes: PIECE,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            ..boxd::OutputRequest::default()
+        };
+        let attempt = || {
+            let client = self.commands.0.boxds.client(self.id);
+            let request = request.clone();
+            async move {
+                let options = CallOptions::default().with_timeout(wait + SLACK);
+                let answer = client.output_with_options(request, options).await?;
+                Ok(answer.into_owned())
+            }
+        };
+        self.commands
+            .ask_daemon(&self.call, self.id, false, attempt)
+            .await
+    }
+}

@@ -1,0 +1,265 @@
+//! Carries out what was decided: asks the driver, within a time limit, and sends the outcome back to the inbox. One
+//! effect at a time for each box, in the order they were decided; a destroy does not wait long for what goes before it.
+//! Decides nothing, and knows of a box only what an effect needs.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use icebox_lifecycle::{BoxId, CopyId, Effect, Outcome, State};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::inbox::{Message, Sender};
+use super::views::View;
+use crate::driver::{BoxSpec, Driver, DriverError, FreezeMode};
+
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+const FREEZE_LIMIT: Duration = Duration::from_secs(900);
+const EVICT_LIMIT: Duration = Duration::from_secs(120);
+const THAW_LIMIT: Duration = Duration::from_secs(600);
+const RELEASE_LIMIT: Duration = Duration::from_secs(120);
+const DESTROY_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long a destroy lets an earlier effect go on before it cuts it short.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What may be under way at a time on the whole host, so that a thousand boxes that come due together do not starve each
+/// other of disk and processors. What lets a box run or removes one never waits.
+struct Crowd {
+    freezes: Semaphore,
+    starts: Semaphore,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            freezes: Semaphore::new(cpus.max(2)),
+            starts: Semaphore::new((2 * cpus).max(4)),
+        }
+    }
+
+    async fn turn(&self, effect: &Effect) -> Option<SemaphorePermit<'_>> {
+        let crowd = match effect {
+            Effect::Freeze { .. } | Effect::Evict { .. } => &self.freezes,
+            Effect::Boot { .. } | Effect::Thaw { .. } => &self.starts,
+            Effect::Release { .. }
+            | Effect::Destroy { .. }
+            | Effect::DropCopy { .. }
+            | Effect::StopRecording
+            | Effect::FreezePhones => return None,
+        };
+        // It is never closed.
+        crowd.acquire().await.ok()
+    }
+}
+
+/// Runs effects on the server's runtime.
+pub(super) struct Effects {
+    runtime: Handle,
+    driver: Arc<dyn Driver>,
+    crowd: Arc<Crowd>,
+    inbox: Sender,
+    lanes: HashMap<BoxId, Lane>,
+    under_way: usize,
+}
+
+/// The effects of one box that are not over.
+struct Lane {
+    count: usize,
+    /// The latest one's end.
+    last_over: oneshot::Receiver<()>,
+    /// Cuts the latest one short.
+    last_cancel: CancellationToken,
+}
+
+impl Effects {
+    pub(super) fn new(runtime: Handle, driver: Arc<dyn Driver>, inbox: Sender) -> Self {
+        Self {
+            runtime,
+            driver,
+            crowd: Arc::new(Crowd::new()),
+            inbox,
+            lanes: HashMap::new(),
+            under_way: 0,
+        }
+    }
+
+    /// How many effects have not come back yet.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Takes note that one came back.
+    pub(super) fn over(&mut self, id: BoxId) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.count -= 1;
+            if lane.count == 0 {
+                self.lanes.remove(&id);
+            }
+        }
+    }
+
+    /// Starts one. Exactly one [`Message::Done`] comes of it.
+    pub(super) fn launch(&mut self, view: &View, effect: Effect) {
+        let id = view.id();
+        let spec = spec(view);
+        let copy = good_copy(&view.sandbox.state);
+        let (over, last_over) = oneshot::channel::<()>();
+        let cancel = CancellationToken::new();
+        let count = self.lanes.get(&id).map_or(0, |lane| lane.count) + 1;
+        let lane = Lane {
+            count,
+            last_over,
+            last_cancel: cancel.clone(),
+        };
+        let before = self.lanes.insert(id, lane);
+        self.under_way += 1;
+        let driver = Arc::clone(&self.driver);
+        let crowd = Arc::clone(&self.crowd);
+        let inbox = self.inbox.clone();
+        let runtime = self.runtime.clone();
+        self.runtime.spawn(async move {
+            if let Some(before) = before {
+                wait_for(before, &effect).await;
+            }
+            let op = effect.op();
+            // A task of its own, so that a driver that panics is a failure like any other.
+            let act = runtime.spawn(async move {
+                let _turn = crowd.turn(&effect).await;
+                act(driver, spec, copy, effect).await
+            });
+            let act = AbortOnDropHandle::new(act);
+            let outcome = tokio::select! {
+                done = act => done.unwrap_or_else(|error| failed(format!("the driver broke down: {error}"))),
+                () = cancel.cancelled() => failed("it was overtaken by a stop".to_owned()),
+            };
+            drop(over);
+            // The inbox closes only when the server ends; a new one looks at what is there.
+            let _ = inbox.send(Message::Done(id, op, outcome)).await;
+        });
+    }
+}
+
+/// Waits for the effect before this one; a destroy cuts it short in the end.
+async fn wait_for(before: Lane, effect: &Effect) {
+    let Lane {
+        mut last_over,
+        last_cancel,
+        ..
+    } = before;
+    // Its end is the drop of the sender; there is nothing to receive.
+    if let Effect::Destroy { .. } = effect {
+        if tokio::time::timeout(PATIENCE, &mut last_over).await.is_ok() {
+            return;
+        }
+        last_cancel.cancel();
+    }
+    let _ = last_over.await;
+}
+
+async fn act(
+    driver: Arc<dyn Driver>,
+    spec: BoxSpec,
+    copy: Option<CopyId>,
+    effect: Effect,
+) -> Outcome {
+    let id = spec.id;
+    match effect {
+        Effect::Boot { keep_files, .. } => {
+            within(BOOT_LIMIT, "boot", driver.boot(&spec, keep_files)).await
+        }
+        Effect::Freeze { copy, ram_only, .. } => freeze(&*driver, id, copy, ram_only).await,
+        Effect::Evict { .. } => match copy {
+            Some(copy) => within(EVICT_LIMIT, "evict", driver.evict(id, copy)).await,
+            // Only the files are kept, so there is no copy to check.
+            None => within(EVICT_LIMIT, "evict", driver.destroy(id, true)).await,
+        },
+        Effect::Thaw { copy, .. } => within(THAW_LIMIT, "thaw", driver.thaw(id, copy)).await,
+        Effect::Release { .. } => within(RELEASE_LIMIT, "release", driver.release(id)).await,
+        Effect::Destroy { keep_files, .. } => {
+            within(DESTROY_LIMIT, "destroy", driver.destroy(id, keep_files)).await
+        }
+        Effect::DropCopy { copy } => {
+            let outcome = within(DESTROY_LIMIT, "drop a copy", driver.drop_copy(id, copy)).await;
+            if let Outcome::Failed { reason } | Outcome::Refused { reason } = &outcome {
+                tracing::warn!(%id, copy = copy.0, %reason, "a copy is still there; the next destroy takes it");
+            }
+            outcome
+        }
+        // No recorder and no phones yet: there is nothing to stop.
+        Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
+    }
+}
+
+async fn freeze(driver: &dyn Driver, id: BoxId, copy: CopyId, ram_only: bool) -> Outcome {
+    let cannot = driver.capabilities().checkpoint.err();
+    let mode = if ram_only || cannot.is_some() {
+        FreezeMode::RamOnly
+    } else {
+        FreezeMode::Copy(copy)
+    };
+    let outcome = within(FREEZE_LIMIT, "freeze", driver.freeze(id, mode)).await;
+    match (outcome, cannot) {
+        (Outcome::Done, Some(reason)) if !ram_only => Outcome::Refused {
+            reason: reason.into(),
+        },
+        (outcome, _) => outcome,
+    }
+}
+
+async fn within(
+    limit: Duration,
+    what: &str,
+    work: impl Future<Output = Result<(), DriverError>>,
+) -> Outcome {
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(())) => Outcome::Done,
+        Ok(Err(DriverError::Refused(reason))) => Outcome::Refused {
+            reason: reason.into(),
+        },
+        Ok(Err(DriverError::Failed(reason))) => failed(reason),
+        Ok(Err(DriverError::Gone(reason))) => Outcome::Gone {
+            reason: reason.into(),
+        },
+        Err(_) => failed(format!(
+            "the {what} was not over after {} s",
+            limit.as_secs()
+        )),
+    }
+}
+
+fn failed(reason: String) -> Outcome {
+    Outcome::Failed {
+        reason: reason.into(),
+    }
+}
+
+/// The copy that makes the memory of a standing box superfluous.
+fn good_copy(state: &State) -> Option<CopyId> {
+    match state {
+        State::Frozen(frozen) => frozen.copy,
+        State::Stopping { keep, .. } => keep.as_ref().and_then(|keep| keep.copy),
+        State::Starting { .. }
+        | State::Ready
+        | State::Freezing { .. }
+        | State::Thawing { .. }
+        | State::Releasing { .. }
+        | State::Terminated { .. }
+        | State::Interrupted { .. } => None,
+    }
+}
+
+fn spec(view: &View) -> BoxSpec {
+    BoxSpec {
+        id: view.id(),
+        image: view.record.image.clone(),
+        size: view.record.size.into(),
+        env: view.record.env.clone(),
+    }
+}

@@ -1,0 +1,125 @@
+//! The one way in: everything that may change a box, as a message. Bounded, so that a flood waits outside.
+
+use std::sync::Arc;
+
+use icebox_lifecycle::{
+    BoxId, CallId, CallKind, Command, Event, OpId, Outcome, Policy, Refusal, Time,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::views::View;
+use crate::record::Record;
+
+/// How many messages may wait.
+const CAPACITY: usize = 4096;
+
+pub(super) type Sender = mpsc::Sender<Message>;
+pub(super) type Receiver = mpsc::Receiver<Message>;
+
+pub(super) fn channel() -> (Sender, Receiver) {
+    mpsc::channel(CAPACITY)
+}
+
+/// Something for the engine.
+pub(super) enum Message {
+    /// A new box.
+    Create(Box<NewBox>, Reply),
+    /// A call begins.
+    Call(Call, Reply),
+    /// Somebody asks for something.
+    Ask(BoxId, Command, Reply),
+    /// The record or the settings change.
+    Patch(BoxId, Box<Patch>, Reply),
+    /// Something happened; nobody waits for it.
+    Event(BoxId, Event),
+    /// An effect came to its end; with the operation that it answers, if any.
+    Done(BoxId, Option<OpId>, Outcome),
+    /// The first process of a running box ended, as the watch with this number saw.
+    Exited(BoxId, u64, String),
+    /// Move the test clock by this many milliseconds.
+    Advance(i64, oneshot::Sender<Time>),
+    /// Finish the turn and end.
+    Shutdown(oneshot::Sender<()>),
+}
+
+/// Where an answer goes.
+pub(super) type Reply = oneshot::Sender<Result<Answer, AskError>>;
+
+/// What was asked for is done, is so already, or has to wait; and the box as it was committed.
+#[derive(Debug)]
+pub struct Answer {
+    /// How it was taken.
+    pub admitted: Admitted,
+    /// The box afterwards.
+    pub view: Arc<View>,
+}
+
+/// How something was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// It happened.
+    Accepted,
+    /// It was so already, or on its way.
+    AlreadySo,
+    /// Not at this moment; ask again when the box changes.
+    Wait,
+}
+
+/// Why something was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// There is no such box.
+    #[error("there is no such box")]
+    NotFound,
+    /// The box's state forbids it.
+    #[error("the box is in no state for that")]
+    Refused(Box<Refusal>, Arc<View>),
+    /// The host is full (rule 14.1).
+    #[error("no box capacity right now")]
+    NoCapacity,
+    /// The database did not take it; nothing happened.
+    #[error("the record could not be written")]
+    Store,
+    /// The server is going down.
+    #[error("the server is shutting down")]
+    Closed,
+}
+
+/// A box to be made.
+#[derive(Clone, Debug)]
+pub struct NewBox {
+    /// Its id.
+    pub id: BoxId,
+    /// What it is.
+    pub record: Record,
+    /// Its durations and switches.
+    pub policy: Policy,
+    /// The conversation that asks for it.
+    pub agent: Option<Box<str>>,
+}
+
+/// A call that begins.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) id: BoxId,
+    pub(super) call: CallId,
+    pub(super) kind: CallKind,
+    pub(super) writes: bool,
+    pub(super) agent: Option<Box<str>>,
+}
+
+/// Changes to a record; `Some(None)` clears a field.
+#[derive(Default)]
+pub struct Patch {
+    /// Its name for people.
+    pub name: Option<Option<String>>,
+    /// What it is for.
+    pub goal: Option<Option<String>>,
+    /// What becomes of its policy.
+    pub policy: Option<PolicyChange>,
+    /// Pinned or not (rule 13.5).
+    pub keep: Option<bool>,
+}
+
+/// Makes the new policy out of the one the box has when the change is applied.
+pub type PolicyChange = Box<dyn FnOnce(&Policy) -> Policy + Send>;

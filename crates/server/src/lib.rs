@@ -1,0 +1,154 @@
+//! The Icebox server: one engine that owns every box, the drivers it acts through, the store it commits
+//! to, and the dialects people and programs speak to it. [`build`] is the one place where the parts are put together.
+
+pub mod api;
+pub mod boxd;
+pub mod clock;
+pub mod commands;
+pub mod config;
+pub mod driver;
+pub mod engine;
+pub mod random;
+pub mod record;
+pub mod store;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt as _;
+use tokio::net::TcpListener;
+
+use crate::boxd::Boxds;
+use crate::clock::{Clock, machine_now};
+use crate::commands::Commands;
+use crate::config::Config;
+use crate::driver::Driver;
+use crate::engine::{Engine, Parts, StartError};
+use crate::store::{Store, StoreError};
+
+/// How long requests under way may go on after the server was told to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Why the server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The data folder or the database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine cannot start.
+    #[error(transparent)]
+    Engine(#[from] StartError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}; is another server running there?")]
+    Listen {
+        /// Which address.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Accepting connections failed for good.
+    #[error("cannot serve")]
+    Serve(#[source] std::io::Error),
+}
+
+/// A server that is put together and whose boxes are up to date.
+pub struct Server {
+    /// Every path it serves.
+    pub router: Router,
+    /// Its engine.
+    pub engine: Engine,
+    /// Its commands, for dialects and tests.
+    pub commands: Commands,
+    /// Its clock.
+    pub clock: Clock,
+}
+
+/// Puts a server together: takes the data folder, loads the boxes, and lets them take notice of what is there.
+pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, ServeError> {
+    let mut store = Store::open(&config.data)?;
+    let last_seen = store.last_seen()?;
+    let clock = if config.test_clock {
+        // A test clock stands still while the server is down, too.
+        Clock::test(last_seen.unwrap_or_else(machine_now))
+    } else {
+        Clock::system(last_seen.unwrap_or_default())
+    };
+    let keys = store.keys(&config.data, clock.now())?;
+    let reader = store.reader()?;
+    let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
+    let engine = Engine::start(Parts {
+        store,
+        clock: clock.clone(),
+        driver: Arc::clone(&driver),
+        boxds: Arc::clone(&boxds),
+        limits: config.limits.clone(),
+    })
+    .await?;
+    let commands = Commands::new(
+        engine.clone(),
+        boxds,
+        driver,
+        clock.clone(),
+        config,
+        reader,
+    );
+    let host = rustix::system::uname();
+    let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
+    Ok(Server {
+        router: api::router(app),
+        engine,
+        commands,
+        clock,
+    })
+}
+
+/// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
+pub async fn serve(
+    config: Config,
+    driver: Arc<dyn Driver>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let address = config.listen;
+    let server = build(config, driver).await?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| ServeError::Listen { address, source })?;
+    tracing::info!(%address, "serving");
+    let served = serve_on(listener, server.router, shutdown).await;
+    server.engine.shut_down().await;
+    served
+}
+
+async fn serve_on(
+    listener: TcpListener,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    // Small answers must not wait for more to send.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection went away before it was served");
+        }
+    });
+    let (told, end) = tokio::sync::watch::channel(false);
+    let graceful = async move {
+        shutdown.await;
+        told.send_replace(true);
+    };
+    let serving = axum::serve(listener, router).with_graceful_shutdown(graceful);
+    let too_long = async move {
+        let mut end = end;
+        // An error means that the server ended by itself.
+        if end.wait_for(|told| *told).await.is_ok() {
+            tokio::time::sleep(GRACE).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        served = async { serving.await } => served.map_err(ServeError::Serve),
+        () = too_long => Ok(()),
+    }
+}

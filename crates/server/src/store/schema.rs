@@ -1,0 +1,75 @@
+//! The tables, as a list of steps. `user_version` counts how many a file has seen; a step that was released is never
+//! edited, another one is added.
+
+use rusqlite::Connection;
+
+use super::StoreError;
+
+const STEPS: &[&str] = &["
+    CREATE TABLE meta (
+        key TEXT PRIMARY KEY,
+        value INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE accounts (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        created_ms INTEGER NOT NULL
+    );
+    CREATE TABLE keys (
+        hash BLOB PRIMARY KEY,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        label TEXT NOT NULL,
+        created_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE boxes (
+        id TEXT PRIMARY KEY,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        generation INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        next_deadline_ms INTEGER,
+        recorded_ms INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        record TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE reasons (
+        box TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        rule TEXT NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (box, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_ms INTEGER NOT NULL,
+        account INTEGER NOT NULL,
+        box TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        rule TEXT,
+        body TEXT NOT NULL
+    );
+"];
+
+/// Brings a file up to date; refuses one from a newer server.
+pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
+    let done: u32 = db
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(StoreError::Migrate)?;
+    let done = usize::try_from(done).unwrap_or(usize::MAX);
+    if done > STEPS.len() {
+        return Err(StoreError::Newer {
+            found: done,
+            known: STEPS.len(),
+        });
+    }
+    for (step, sql) in STEPS.iter().enumerate().skip(done) {
+        let apply = |db: &mut Connection| {
+            let tx = db.transaction()?;
+            tx.execute_batch(sql)?;
+            tx.pragma_update(None, "user_version", i64::try_from(step + 1).unwrap_or(0))?;
+            tx.commit()
+        };
+        apply(db).map_err(StoreError::Migrate)?;
+    }
+    Ok(())
+}

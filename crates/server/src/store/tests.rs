@@ -1,0 +1,235 @@
+//! What goes into the database comes out again, whole turns at a time.
+
+use icebox_lifecycle::sandbox::{Background, Call, Link, Retry, Takeover};
+use icebox_lifecycle::state::{End, FreezeCause, Frozen, Kept, TakeoverCause};
+use icebox_lifecycle::{CallId, CopyId, OpId, Policy, State};
+
+use super::*;
+use crate::record::Size;
+
+fn id(letter: &str) -> BoxId {
+    BoxId::parse(&letter.repeat(20)).unwrap()
+}
+
+fn record() -> Record {
+    Record {
+        account: AccountId(1),
+        name: Some("n".into()),
+        goal: None,
+        image: "host".into(),
+        size: Size {
+            milli_cpus: 500,
+            memory_mb: 512,
+            disk_gb: 1,
+        },
+        env: [("A".to_owned(), "b".to_owned())].into(),
+        metadata: Default::default(),
+        services: Vec::new(),
+    }
+}
+
+/// A box with something in every field.
+fn full(state: State) -> Sandbox {
+    let (mut sandbox, _) = Sandbox::new(id("a"), Policy::TASK, Time(5), Some("agent".into()));
+    sandbox.state = state;
+    sandbox.last_request = Some(Time(6));
+    sandbox.gaps.since_request = 7;
+    sandbox.holds.calls.push(Call {
+        id: CallId(8),
+        since: Time(9),
+    });
+    sandbox.holds.takeover = Some(Takeover {
+        cause: TakeoverCause::Review,
+        since: Time(10),
+        until: Time(11),
+    });
+    sandbox.holds.links.push(Link {
+        from: id("b"),
+        awake_by_itself: true,
+    });
+    sandbox.holds.background.push(Background {
+        exec: "x".into(),
+        label: "npm".into(),
+    });
+    sandbox.holds.recording = true;
+    sandbox.holds.phones = 2;
+    sandbox.after_phones = Some(FreezeCause::Lifetime);
+    sandbox.freeze_failure = Some(Box::new(Retry {
+        failures: 3,
+        at: Some(Time(12)),
+        reason: "full".into(),
+    }));
+    sandbox.retry = sandbox.freeze_failure.clone();
+    sandbox.kept_until = Some(Time(13));
+    sandbox.credits = false;
+    sandbox.keep = true;
+    sandbox.warm = true;
+    sandbox
+}
+
+fn states() -> Vec<State> {
+    let frozen = Frozen {
+        at: Time(1),
+        cause: FreezeCause::Idle,
+        resident: true,
+        copy: Some(CopyId(2)),
+        snapshot_error: Some("e".into()),
+        evicting: Some(OpId(3)),
+        wake: true,
+        wake_error: Some("w".into()),
+    };
+    let op = OpId(4);
+    vec![
+        State::Starting {
+            op,
+            keep_files: true,
+        },
+        State::Ready,
+        State::Freezing {
+            op,
+            copy: CopyId(5),
+            cause: FreezeCause::NoCredits,
+            ram_only: true,
+            wake: true,
+        },
+        State::Frozen(frozen.clone()),
+        State::Thawing {
+            op,
+            from: frozen.clone(),
+            retried: true,
+        },
+        State::Releasing {
+            op,
+            failures: 1,
+            wake: true,
+        },
+        State::Stopping {
+            op,
+            end: End::StartFailed("s".into()),
+            keep: Some(frozen.clone()),
+            failures: 2,
+            retry_at: Some(Time(6)),
+        },
+        State::Terminated {
+            at: Time(7),
+            end: End::Interrupted("i".into()),
+            kept: Some(Kept {
+                frozen,
+                until: Time(8),
+                dropping: Some(op),
+            }),
+        },
+        State::Interrupted {
+            at: Time(9),
+            reason: "r".into(),
+            files_until: Some(Time(10)),
+            op: Some(op),
+        },
+    ]
+}
+
+fn put<'a>(sandbox: &'a Sandbox, record: Option<&'a Record>, generation: u64) -> Put<'a> {
+    Put {
+        sandbox,
+        record,
+        account: AccountId(1),
+        generation,
+        recorded_at: Time(3),
+        status: "ready",
+        deadline: None,
+    }
+}
+
+fn open(data: &Path) -> Store {
+    let mut store = Store::open(data).unwrap();
+    store.keys(data, Time(0)).unwrap();
+    store
+}
+
+#[test]
+fn every_state_comes_back_as_it_was() {
+    for state in states() {
+        let data = tempfile::tempdir().unwrap();
+        let (sandbox, record) = (full(state), record());
+        let mut store = open(data.path());
+        let batch = Batch {
+            puts: vec![put(&sandbox, Some(&record), 1)],
+            durable: true,
+            ..Batch::default()
+        };
+        store.commit(&batch).unwrap();
+        drop(store);
+        let loaded = open(data.path()).load().unwrap();
+        assert_eq!(loaded.len(), 1);
+        assert_eq!(loaded[0].sandbox, sandbox);
+        assert_eq!(loaded[0].record, record);
+        assert_eq!((loaded[0].generation, loaded[0].recorded_at), (1, Time(3)));
+    }
+}
+
+#[test]
+fn an_update_without_a_record_keeps_the_record() {
+    let data = tempfile::tempdir().unwrap();
+    let (mut sandbox, record) = (full(State::Ready), record());
+    let mut store = open(data.path());
+    let mut batch = Batch::default();
+    batch.puts.push(put(&sandbox, Some(&record), 1));
+    store.commit(&batch).unwrap();
+    drop(batch);
+    sandbox.last_use = Time(99);
+    let batch = Batch {
+        puts: vec![put(&sandbox, None, 2)],
+        last_seen: Some(Time(100)),
+        ..Batch::default()
+    };
+    store.commit(&batch).unwrap();
+    let loaded = store.load().unwrap();
+    assert_eq!(
+        (loaded[0].sandbox.last_use, &loaded[0].record),
+        (Time(99), &record)
+    );
+    assert_eq!(store.last_seen().unwrap(), Some(Time(100)));
+}
+
+#[test]
+fn the_last_reasons_are_kept_and_go_with_their_box() {
+    let data = tempfile::tempdir().unwrap();
+    let mut store = open(data.path());
+    let reasons: Vec<Reason> = (0..120)
+        .map(|at| Reason {
+            at: Time(at),
+            rule: "4.1",
+            text: format!("reason {at}"),
+        })
+        .collect();
+    for reason in &reasons {
+        let batch = Batch {
+            reasons: vec![(id("a"), reason)],
+            ..Batch::default()
+        };
+        store.commit(&batch).unwrap();
+    }
+    let reader = store.reader().unwrap();
+    let why = reader.why(id("a")).unwrap();
+    let texts: Vec<i64> = why.iter().map(|why| why.at.0).collect();
+    assert_eq!(texts, (70..120).collect::<Vec<_>>());
+    let batch = Batch {
+        removed: vec![id("a")],
+        ..Batch::default()
+    };
+    store.commit(&batch).unwrap();
+    assert_eq!(reader.why(id("a")).unwrap(), []);
+}
+
+#[test]
+fn a_database_of_a_newer_server_is_left_alone() {
+    let data = tempfile::tempdir().unwrap();
+    let store = open(data.path());
+    store.db.pragma_update(None, "user_version", 99).unwrap();
+    drop(store);
+    let refused = Store::open(data.path()).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Newer { found: 99, .. }),
+        "{refused}"
+    );
+}

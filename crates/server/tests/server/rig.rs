@@ -1,0 +1,370 @@
+//! A server to test: on a runtime of its own, so that it can be killed with everything it was doing, and with a client.
+//! The world of its boxes and its data folder outlive it.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use icebox_lifecycle::BoxId;
+use icebox_server::config::{Config, Limits};
+use icebox_server::driver::fake::Fake;
+use icebox_server::engine::Engine;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// One minute, in seconds.
+pub(crate) const MIN: u64 = 60;
+/// One hour.
+pub(crate) const HOUR: u64 = 60 * MIN;
+
+/// The server, its world, and a client that has the admin's key.
+pub(crate) struct Rig {
+    pub(crate) fake: Fake,
+    dir: TempDir,
+    limits: Limits,
+    server: Option<Server>,
+}
+
+struct Server {
+    runtime: Runtime,
+    engine: Engine,
+    client: RigClient,
+}
+
+/// Speaks to the server; clones share connections.
+#[derive(Clone)]
+pub(crate) struct RigClient {
+    http: Client<HttpConnector, Full<bytes::Bytes>>,
+    base: String,
+    key: Option<String>,
+    headers: Vec<(String, String)>,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: bytes::Bytes,
+    pub(crate) json: Value,
+}
+
+impl Answer {
+    /// The JSON of an answer with this status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.json);
+        self.json
+    }
+
+    /// The sentence of an error with this status and code.
+    #[track_caller]
+    pub(crate) fn error(self, status: u16, code: &str) -> String {
+        assert_eq!(self.status.as_u16(), status, "{}", self.json);
+        assert_eq!(self.json["code"], code, "{}", self.json);
+        self.json["error"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Rig {
+    /// A server with an empty world.
+    pub(crate) async fn new() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    /// A server with these limits.
+    pub(crate) async fn with(limits: Limits) -> Self {
+        let mut rig = Self {
+            fake: Fake::new(),
+            dir: tempfile::tempdir().unwrap(),
+            limits,
+            server: None,
+        };
+        rig.start().await;
+        rig
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            data: self.dir.path().to_owned(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            domain: "localhost".to_owned(),
+            test_clock: true,
+            limits: self.limits.clone(),
+        }
+    }
+
+    /// Starts a server on what the last one left.
+    pub(crate) async fn start(&mut self) {
+        assert!(self.server.is_none(), "one server at a time");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (config, fake) = (self.config(), self.fake.clone());
+        let built = runtime
+            .spawn(icebox_server::build(config, Arc::new(fake)))
+            .await
+            .unwrap();
+        let built = built.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = listener.into_std().unwrap();
+        let router = built.router;
+        runtime.spawn(async move {
+            use axum::serve::ListenerExt as _;
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
+            axum::serve(listener, router).await.unwrap();
+        });
+        let key = std::fs::read_to_string(self.dir.path().join("admin.key")).unwrap();
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        self.server = Some(Server {
+            runtime,
+            engine: built.engine,
+            client: RigClient {
+                http: Client::builder(TokioExecutor::new()).build(connector),
+                base: format!("http://{address}"),
+                key: Some(key.trim().to_owned()),
+                headers: Vec::new(),
+            },
+        });
+    }
+
+    /// Ends the server and everything it was doing; its boxes stay as they are.
+    pub(crate) async fn kill(&mut self) {
+        let server = self.server.take().unwrap();
+        server.engine.shut_down().await;
+        server.runtime.shutdown_background();
+    }
+
+    /// Kills it and starts another.
+    pub(crate) async fn restart(&mut self) {
+        self.kill().await;
+        self.start().await;
+    }
+
+    /// An engine alone on what the last server left, `away_ms` later.
+    pub(crate) async fn engine_after(&self, away_ms: i64) -> Engine {
+        let store = icebox_server::store::Store::open(self.data()).unwrap();
+        let last = store.last_seen().unwrap().unwrap();
+        let driver: Arc<dyn icebox_server::driver::Driver> = Arc::new(self.fake.clone());
+        let parts = icebox_server::engine::Parts {
+            store,
+            clock: icebox_server::clock::Clock::test(last + away_ms),
+            boxds: Arc::new(icebox_server::boxd::Boxds::new(Arc::clone(&driver))),
+            driver,
+            limits: self.limits.clone(),
+        };
+        Engine::start(parts).await.unwrap()
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.server.as_ref().unwrap().engine
+    }
+
+    pub(crate) fn client(&self) -> RigClient {
+        self.server.as_ref().unwrap().client.clone()
+    }
+
+    pub(crate) fn data(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    /// Another server on the same folder, which must not start.
+    pub(crate) async fn second_server(&self) -> String {
+        match icebox_server::build(self.config(), Arc::new(self.fake.clone())).await {
+            Ok(_) => panic!("two servers have the same data folder"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.client().call(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.client().post(path, body).await
+    }
+
+    pub(crate) async fn patch(&self, id: BoxId, body: Value) -> Answer {
+        let path = format!("/v1/boxes/{id}");
+        self.client().call(Method::PATCH, &path, Some(body)).await
+    }
+
+    /// Starts a box and waits until it is ready.
+    pub(crate) async fn ready_box(&self) -> BoxId {
+        self.box_with(json!({})).await
+    }
+
+    /// Starts a box from this request.
+    pub(crate) async fn box_with(&self, request: Value) -> BoxId {
+        let shown = self.post("/v1/boxes", request).await.expect(201);
+        assert_eq!(shown["status"], "ready");
+        BoxId::parse(shown["id"].as_str().unwrap()).unwrap()
+    }
+
+    /// Starts a box and freezes it to disk.
+    pub(crate) async fn frozen_box(&self) -> BoxId {
+        let id = self.ready_box().await;
+        let shown = self.freeze(id).await.expect(200);
+        assert_eq!(
+            (&shown["status"], &shown["tier"]),
+            (&json!("frozen"), &json!("disk"))
+        );
+        id
+    }
+
+    pub(crate) async fn freeze(&self, id: BoxId) -> Answer {
+        self.post(&format!("/v1/boxes/{id}/freeze"), json!({}))
+            .await
+    }
+
+    pub(crate) async fn stop(&self, id: BoxId) -> Answer {
+        self.post(&format!("/v1/boxes/{id}/stop"), json!({})).await
+    }
+
+    pub(crate) async fn exec(&self, id: BoxId, cmd: &str) -> Answer {
+        self.client().exec(id, json!({ "cmd": cmd })).await
+    }
+
+    pub(crate) async fn status(&self, id: BoxId) -> Value {
+        self.get(&format!("/v1/boxes/{id}")).await.expect(200)
+    }
+
+    /// The word for the box's state.
+    pub(crate) async fn state(&self, id: BoxId) -> String {
+        self.status(id).await["status"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the box is in this state; views are asked, no time passes.
+    pub(crate) async fn until(&self, id: BoxId, status: &str) {
+        let views = self.engine().views();
+        let reached = views.wait_for(id, |view| {
+            if view.sandbox.status().as_str() == status {
+                std::ops::ControlFlow::Break(())
+            } else {
+                std::ops::ControlFlow::Continue(())
+            }
+        });
+        reached.await.unwrap();
+    }
+
+    /// Moves the time forward, and waits for all that came due.
+    pub(crate) async fn advance(&self, sec: u64) {
+        let moved = self.post("/v1/test/clock", json!({ "advanceSec": sec }));
+        moved.await.expect(200);
+    }
+}
+
+impl RigClient {
+    /// The same client without a key, or with another.
+    pub(crate) fn with_key(mut self, key: Option<&str>) -> Self {
+        self.key = key.map(str::to_owned);
+        self
+    }
+
+    /// The same client with one more header.
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    pub(crate) async fn exec(&self, id: BoxId, body: Value) -> Answer {
+        self.post(&format!("/v1/boxes/{id}/exec"), body).await
+    }
+
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let body = body.map_or(Vec::new(), |body| body.to_string().into_bytes());
+        self.raw(method, path, body).await
+    }
+
+    pub(crate) async fn raw(&self, method: Method, path: &str, body: Vec<u8>) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base));
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
+        let response = self.http.request(request).await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        Answer {
+            status,
+            headers,
+            json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits for what shows in views only. They end when it does; no time passes.
+impl Rig {
+    async fn until_view(&self, id: BoxId, enough: impl Fn(&icebox_lifecycle::Sandbox) -> bool) {
+        let views = self.engine().views();
+        let reached = views.wait_for(id, |view| {
+            if enough(&view.sandbox) {
+                std::ops::ControlFlow::Break(())
+            } else {
+                std::ops::ControlFlow::Continue(())
+            }
+        });
+        reached.await.unwrap();
+    }
+
+    /// Until a call came to a box that is not ready.
+    pub(crate) async fn until_called(&self, id: BoxId) {
+        self.until_view(id, |sandbox| !sandbox.holds.calls.is_empty())
+            .await;
+    }
+
+    /// Until a call is under way.
+    pub(crate) async fn until_in_use(&self, id: BoxId) {
+        self.until_view(id, icebox_lifecycle::Sandbox::in_use).await;
+    }
+
+    /// Until no call is.
+    pub(crate) async fn until_unused(&self, id: BoxId) {
+        self.until_view(id, |sandbox| !sandbox.in_use()).await;
+    }
+
+    /// Until so many background commands are known.
+    pub(crate) async fn until_background(&self, id: BoxId, count: usize) {
+        self.until_view(id, |sandbox| sandbox.holds.background.len() == count)
+            .await;
+    }
+
+    /// Until a command runs in the box.
+    pub(crate) async fn until_running(&self, id: BoxId) {
+        self.fake.until_command(id).await;
+    }
+
+    /// The command that runs in the box.
+    pub(crate) fn only_command(&self, id: BoxId) -> String {
+        let running = self.fake.running_commands(id);
+        assert_eq!(running.len(), 1, "{running:?}");
+        running.into_iter().next().unwrap()
+    }
+}
