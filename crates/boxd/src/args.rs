@@ -5,18 +5,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// How boxd is called.
-pub(crate) const USAGE: &str = "usage: boxd [--listen ADDR:PORT] [--state-dir DIR] [--env-file FILE] [--work-dir DIR] [--version]
+pub(crate) const USAGE: &str =
+    "usage: boxd [--listen ADDR:PORT] [--state-dir DIR] [--work-dir DIR] [--version]
   --listen     where to serve (default 0.0.0.0:49983)
   --state-dir  where larger output is kept (default /var/lib/boxd)
-  --env-file   a JSON object of variables that every process gets
-  --work-dir   where commands start and relative directories begin (default /work)";
+  --work-dir   where commands start and relative directories begin (default /work)
+boxd's own variables, but for HOME, are those of every process in the box.";
 
 /// What boxd is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) listen: SocketAddr,
     pub(crate) state_dir: PathBuf,
-    pub(crate) env_file: Option<PathBuf>,
     pub(crate) work_dir: PathBuf,
     /// How much output is kept of one stream; half at each end. Only tests change it.
     pub(crate) output_cap_bytes: u64,
@@ -27,7 +27,6 @@ impl Default for Args {
         Self {
             listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, icebox_wire::boxd::PORT)),
             state_dir: PathBuf::from("/var/lib/boxd"),
-            env_file: None,
             work_dir: PathBuf::from("/work"),
             output_cap_bytes: 64 << 20,
         }
@@ -44,7 +43,6 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, St
         match name.as_str() {
             "--listen" => parsed.listen = number(&name, &value()?)?,
             "--state-dir" => parsed.state_dir = value()?.into(),
-            "--env-file" => parsed.env_file = Some(value()?.into()),
             "--work-dir" => parsed.work_dir = value()?.into(),
             "--output-cap-bytes" => parsed.output_cap_bytes = number(&name, &value()?)?,
             _ => return Err(format!("unknown argument {name:?}")),
@@ -73,20 +71,9 @@ mod tests {
     #[test]
     fn arguments_replace_the_defaults() {
         assert_eq!(parse_all(&[]), Ok(Args::default()));
-        let args = parse_all(&[
-            "--listen",
-            "127.0.0.1:0",
-            "--state-dir",
-            "/s",
-            "--env-file",
-            "/e",
-        ])
-        .expect("valid");
+        let args = parse_all(&["--listen", "127.0.0.1:0", "--state-dir", "/s"]).expect("valid");
         assert_eq!(args.listen.to_string(), "127.0.0.1:0");
-        assert_eq!(
-            (args.state_dir, args.env_file),
-            ("/s".into(), Some("/e".into()))
-        );
+        assert_eq!(args.state_dir, PathBuf::from("/s"));
     }
 
     #[test]

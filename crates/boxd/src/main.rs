@@ -70,17 +70,11 @@ fn main() -> ExitCode {
 
 fn start(args: &Args) -> io::Result<()> {
     become_reaper()?;
-    let env = args
-        .env_file
-        .as_deref()
-        .map(read_env)
-        .transpose()?
-        .unwrap_or_default();
     tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(2)
         .enable_all()
         .build()?
-        .block_on(run(args, env))
+        .block_on(run(args, box_wide_variables()))
 }
 
 /// Gets the orphans of the box: PID 1 does by itself, boxd elsewhere (in tests) has to ask.
@@ -96,16 +90,11 @@ fn become_reaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Box-wide variables: a JSON object of strings.
-fn read_env(path: &Path) -> io::Result<BTreeMap<String, String>> {
-    let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("--env-file {}: {error}", path.display()),
-        )
-    };
-    let text = std::fs::read(path).map_err(named)?;
-    serde_json::from_slice(&text).map_err(|error| named(error.into()))
+/// What every process in the box gets: boxd's own variables. Its home is its own, though: the runtime adds it.
+fn box_wide_variables() -> BTreeMap<String, String> {
+    let own = std::env::vars_os().filter(|(name, _)| name != "HOME");
+    own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {

@@ -1,7 +1,6 @@
 //! The `icebox` program: reads the command line, runs one verb, turns its outcome into an exit code. Each verb has a
 //! file of its own in `verbs`; what they share lies beside this file.
 
-mod boxd_path;
 mod client;
 mod error;
 mod printer;

@@ -55,10 +55,18 @@ fn detail(seen: Seen) -> Box<str> {
 }
 
 fn ready(turn: &mut Turn<'_>, seen: Seen) {
+    drop_outdated(turn, &seen);
     match seen.processes {
         Processes::Running => {}
         Processes::Stopped => turn.release(None, false),
         Processes::Absent => turn.interrupt(detail(seen)),
+    }
+}
+
+/// A box that runs, or is about to, has no copy on record: one that is there was to be removed when a crash came.
+fn drop_outdated(turn: &mut Turn<'_>, seen: &Seen) {
+    if let Some(copy) = seen.copy {
+        turn.effect(Effect::DropCopy { copy });
     }
 }
 
@@ -148,6 +156,7 @@ fn thawing(turn: &mut Turn<'_>, seen: Seen) {
 }
 
 fn releasing(turn: &mut Turn<'_>, seen: Seen, failures: u8, wake: bool) {
+    drop_outdated(turn, &seen);
     match seen.processes {
         Processes::Running | Processes::Stopped => {
             turn.sb.retry = None;

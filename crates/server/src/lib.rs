@@ -10,6 +10,7 @@ pub mod driver;
 pub mod engine;
 pub mod random;
 pub mod record;
+pub mod steps;
 pub mod store;
 
 use std::future::Future;

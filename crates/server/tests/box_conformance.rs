@@ -32,17 +32,28 @@ impl ByCommands {
             background,
             ..ExecRequest::default()
         };
-        let answer = self.boxds.client(id).exec(request).await.expect("boxd answers");
+        let answer = self
+            .boxds
+            .client(id)
+            .exec(request)
+            .await
+            .expect("boxd answers");
         let result = answer.into_owned().result;
         let ended_well = background || result.proc.exit_code == Some(0);
-        ended_well.then(|| String::from_utf8_lossy(&result.stdout_tail).trim().to_owned())
+        ended_well.then(|| {
+            String::from_utf8_lossy(&result.stdout_tail)
+                .trim()
+                .to_owned()
+        })
     }
 }
 
 #[async_trait]
 impl Inside for ByCommands {
     async fn write_file(&self, id: BoxId, name: &str, content: &str) {
-        let written = self.run(id, format!("echo '{content}' >/work/{name}"), false).await;
+        let written = self
+            .run(id, format!("echo '{content}' >/work/{name}"), false)
+            .await;
         assert!(written.is_some(), "{name} was not written");
     }
 
@@ -51,9 +62,13 @@ impl Inside for ByCommands {
     }
 
     async fn remember(&self, id: BoxId, word: &str) {
-        self.run(id, format!("word='{word}'; {REMEMBERING}"), true).await;
+        self.run(id, format!("word='{word}'; {REMEMBERING}"), true)
+            .await;
         let ready = "timeout 20 bash -c 'until [ -e /run/remembering ]; do sleep 0.01; done'";
-        assert!(self.run(id, ready.to_owned(), false).await.is_some(), "nothing remembers");
+        assert!(
+            self.run(id, ready.to_owned(), false).await.is_some(),
+            "nothing remembers"
+        );
     }
 
     async fn recall(&self, id: BoxId) -> Option<String> {
@@ -101,7 +116,9 @@ impl Drop for Cleaning {
         // A thread of its own: this one is inside a runtime that is unwinding.
         let cleaned = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
-            runtime.block_on(driver.destroy(id, false)).map_err(|e| e.to_string())
+            runtime
+                .block_on(driver.destroy(id, false))
+                .map_err(|e| e.to_string())
         });
         eprintln!("removed box {id}: {:?}", cleaned.join());
     }

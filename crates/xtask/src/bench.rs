@@ -65,7 +65,11 @@ impl Figure {
             Target::Above(more) => format!("at most {:.1} ms more", ms(more)),
             Target::Limit => "at most that".to_owned(),
         };
-        let mark = if self.is_reached() { "reached" } else { "MISSED" };
+        let mark = if self.is_reached() {
+            "reached"
+        } else {
+            "MISSED"
+        };
         let Self { what, against, .. } = self;
         println!(
             "{what:34} {:9.2} ms   {against:34} {:9.2} ms   ratio {ratio:5.2}   {target:22} {mark}",
@@ -88,7 +92,11 @@ pub fn run(frozen: u32) -> anyhow::Result<()> {
     server_memory(&instance, frozen)?;
     instance.stop()?;
     let missed = figures.iter().filter(|figure| !figure.is_reached()).count();
-    ensure!(missed == 0, "{missed} of {} figures were missed", figures.len());
+    ensure!(
+        missed == 0,
+        "{missed} of {} figures were missed",
+        figures.len()
+    );
     Ok(())
 }
 
@@ -101,12 +109,18 @@ fn freeze_and_thaw(instance: &Instance) -> anyhow::Result<Vec<Figure>> {
     for _ in 0..ROUNDS {
         let id = holding_box(instance)?;
         let box_id = BoxId::parse(&id).context("the server gave a bad id")?;
-        frozen.push(timed(|| instance.post(&format!("/v1/boxes/{id}/freeze"), json!({})))?);
+        frozen.push(timed(|| {
+            instance.post(&format!("/v1/boxes/{id}/freeze"), json!({}))
+        })?);
         let copy = newest_copy(&instance.data, &id)?;
-        restored.push(timed(|| by_hand::restore(&driver, box_id, copy).map_err(anyhow::Error::msg))?);
+        restored.push(timed(|| {
+            by_hand::restore(&driver, box_id, copy).map_err(anyhow::Error::msg)
+        })?);
         by_hand::clear(&driver, box_id).map_err(anyhow::Error::msg)?;
         thawed.push(timed(|| instance.exec(&id, "true"))?);
-        dumped.push(timed(|| by_hand::dump(&driver, box_id).map_err(anyhow::Error::msg))?);
+        dumped.push(timed(|| {
+            by_hand::dump(&driver, box_id).map_err(anyhow::Error::msg)
+        })?);
         instance.post(&format!("/v1/boxes/{id}/stop"), json!({}))?;
     }
     Ok(vec![
@@ -137,7 +151,9 @@ fn thaw_from_ram(instance: &mut Instance) -> anyhow::Result<Figure> {
     let mut taken = Vec::new();
     for _ in 0..ROUNDS {
         instance.post(&format!("/v1/boxes/{id}/freeze"), json!({}))?;
-        taken.push(timed(|| instance.post(&format!("/v1/boxes/{id}/wake"), json!({})))?);
+        taken.push(timed(|| {
+            instance.post(&format!("/v1/boxes/{id}/wake"), json!({}))
+        })?);
     }
     instance.post(&format!("/v1/boxes/{id}/stop"), json!({}))?;
     instance.stop()?;
@@ -240,26 +256,47 @@ fn holding_box(instance: &Instance) -> anyhow::Result<String> {
 
 fn podman(arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("podman");
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().context("podman is not installed: make bench installs it")?;
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let status = command
+        .status()
+        .context("podman is not installed: make bench installs it")?;
     ensure!(status.success(), "podman {arguments:?} failed");
     Ok(())
 }
 
 /// Options without which podman fails where CAP_SYS_RESOURCE is missing, and with which it is fastest.
 const PODMAN: [&str; 8] = [
-    "--runtime", "runc", "--network", "none",
-    "--ulimit", "nofile=20000:20000", "--ulimit", "nproc=1000:1000",
+    "--runtime",
+    "runc",
+    "--network",
+    "none",
+    "--ulimit",
+    "nofile=20000:20000",
+    "--ulimit",
+    "nproc=1000:1000",
 ];
 
 fn podman_run(rootfs: &str) -> anyhow::Result<()> {
-    let arguments = [&["run", "--rm"], &PODMAN[..], &["--rootfs", rootfs, "echo", "hello"]].concat();
+    let arguments = [
+        &["run", "--rm"],
+        &PODMAN[..],
+        &["--rootfs", rootfs, "echo", "hello"],
+    ]
+    .concat();
     podman(&arguments)
 }
 
 fn podman_execs(rootfs: &str) -> anyhow::Result<Duration> {
     const NAME: &str = "icebox-bench";
-    let run = [&["run", "--rm", "--detach", "--name", NAME], &PODMAN[..], &["--rootfs", rootfs, "sleep", "600"]];
+    let run = [
+        &["run", "--rm", "--detach", "--name", NAME],
+        &PODMAN[..],
+        &["--rootfs", rootfs, "sleep", "600"],
+    ];
     podman(&run.concat())?;
     let mut taken = Vec::new();
     for _ in 0..20 {

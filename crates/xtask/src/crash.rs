@@ -5,7 +5,7 @@
 use std::fs;
 
 use anyhow::{Context, ensure};
-use icebox_server::driver::container::STEPS;
+use icebox_server::steps::STEPS;
 use serde_json::{Value, json};
 
 use crate::harness::Instance;
@@ -53,7 +53,11 @@ pub fn cells() -> Vec<Cell> {
             _ => &[Victim::Server],
         };
         for act in acts.iter().copied() {
-            cells.extend(victims.iter().map(|victim| Cell { step, victim: *victim, act }));
+            cells.extend(victims.iter().map(|victim| Cell {
+                step,
+                victim: *victim,
+                act,
+            }));
         }
     }
     cells
@@ -65,7 +69,10 @@ pub fn run(rounds: u32, only: Option<&str>) -> anyhow::Result<()> {
         .into_iter()
         .filter(|cell| only.is_none_or(|text| cell.step.contains(text)))
         .collect();
-    ensure!(!cells.is_empty(), "no step has that in its name; the steps are {STEPS:?}");
+    ensure!(
+        !cells.is_empty(),
+        "no step has that in its name; the steps are {STEPS:?}"
+    );
     let mut failures = 0_u32;
     let mut instance = Instance::new("crash", true)?;
     for round in 1..=rounds {
@@ -76,14 +83,20 @@ pub fn run(rounds: u32, only: Option<&str>) -> anyhow::Result<()> {
                 Ok(()) => println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: fine"),
                 Err(error) => {
                     failures += 1;
-                    println!("round {round}/{rounds}  {act:7} {step:20} {victim:?}: FAILED\n{error:#}");
+                    println!(
+                        "round {round}/{rounds}  {act:7} {step:20} {victim:?}: FAILED\n{error:#}"
+                    );
                     // What is left of it must not spoil the next one.
                     instance = Instance::new(&format!("crash-{failures}"), true)?;
                 }
             }
         }
     }
-    ensure!(failures == 0, "{failures} of {} runs failed", rounds as usize * cells.len());
+    ensure!(
+        failures == 0,
+        "{failures} of {} runs failed",
+        rounds as usize * cells.len()
+    );
     println!("{} runs, all fine", rounds as usize * cells.len());
     Ok(())
 }
@@ -109,7 +122,10 @@ fn crash_in_start(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     drop(instance.ask("POST", "/v1/boxes", Some(&json!({"name": "unlucky"}))));
     struck(instance, cell)?;
     let listed = instance.get("/v1/boxes")?;
-    let id = listed["boxes"][0]["id"].as_str().context("the box is not listed")?.to_owned();
+    let id = listed["boxes"][0]["id"]
+        .as_str()
+        .context("the box is not listed")?
+        .to_owned();
     instance.wait_for_status(&id, &["ready"])?;
     ensure!(instance.exec(&id, "echo alive")?.trim() == "alive");
     stop_and_look(instance, &id)
@@ -186,7 +202,10 @@ fn struck(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     }
     let trace = fs::read_to_string(instance.data.join("steps.trace")).unwrap_or_default();
     let struck = format!("crash {}", cell.step);
-    ensure!(trace.lines().any(|line| line == struck), "the step was never reached:\n{trace}");
+    ensure!(
+        trace.lines().any(|line| line == struck),
+        "the step was never reached:\n{trace}"
+    );
     Ok(())
 }
 
@@ -211,29 +230,51 @@ fn goes_on(instance: &mut Instance, id: &str, before: &Value) -> anyhow::Result<
     let mut last = witness(instance, id, before)?;
     freeze(instance, id)?;
     let copy = instance.data.join("boxes").join(id).join("copies");
-    let copies = fs::read_dir(&copy).map(|d| d.flatten().count()).unwrap_or(0);
-    ensure!(copies == 1, "{copies} copies in {} instead of the one", copy.display());
+    let copies = fs::read_dir(&copy)
+        .map(|d| d.flatten().count())
+        .unwrap_or(0);
+    ensure!(
+        copies == 1,
+        "{copies} copies in {} instead of the one",
+        copy.display()
+    );
     last = witness(instance, id, &last)?;
-    ensure!(last["count"].as_u64() > before["count"].as_u64(), "the counter stands still");
+    ensure!(
+        last["count"].as_u64() > before["count"].as_u64(),
+        "the counter stands still"
+    );
     stop_and_look(instance, id)
 }
 
 fn witness(instance: &Instance, id: &str, before: &Value) -> anyhow::Result<Value> {
     let said = instance.exec(id, ASK).context("ask the witness")?;
-    let now: Value = serde_json::from_str(&said).with_context(|| format!("the witness said {said:?}"))?;
-    ensure!(now["born"] == before["born"], "another witness: memory was lost");
-    ensure!(now["count"].as_u64() >= before["count"].as_u64(), "time went back: {now} after {before}");
+    let now: Value =
+        serde_json::from_str(&said).with_context(|| format!("the witness said {said:?}"))?;
+    ensure!(
+        now["born"] == before["born"],
+        "another witness: memory was lost"
+    );
+    ensure!(
+        now["count"].as_u64() >= before["count"].as_u64(),
+        "time went back: {now} after {before}"
+    );
     for held in ["memory", "first", "lock", "connection"] {
         ensure!(now[held] == true, "{held} was lost: {now}");
     }
-    ensure!(instance.exec(id, "cat /work/file")?.trim() == "precious", "a file was lost");
+    ensure!(
+        instance.exec(id, "cat /work/file")?.trim() == "precious",
+        "a file was lost"
+    );
     Ok(now)
 }
 
 fn freeze(instance: &Instance, id: &str) -> anyhow::Result<()> {
     instance.post(&format!("/v1/boxes/{id}/freeze"), json!({}))?;
     let view = instance.get(&format!("/v1/boxes/{id}"))?;
-    ensure!(view["status"] == "frozen", "not frozen after a freeze: {view}");
+    ensure!(
+        view["status"] == "frozen",
+        "not frozen after a freeze: {view}"
+    );
     Ok(())
 }
 

@@ -45,7 +45,12 @@ pub struct Answer {
 impl Answer {
     /// The body, if the status is a good one.
     pub fn ok(self) -> anyhow::Result<Value> {
-        ensure!((200..300).contains(&self.status), "HTTP {}: {}", self.status, self.body);
+        ensure!(
+            (200..300).contains(&self.status),
+            "HTTP {}: {}",
+            self.status,
+            self.body
+        );
         Ok(self.body)
     }
 }
@@ -53,7 +58,8 @@ impl Answer {
 impl Instance {
     /// A new data folder without a server yet.
     pub fn new(name: &str, test_clock: bool) -> anyhow::Result<Self> {
-        let base = std::env::var_os("ICEBOX_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let base =
+            std::env::var_os("ICEBOX_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let data = base.join(format!("icebox-{name}-{}", std::process::id()));
         fs::create_dir_all(&data).with_context(|| format!("make {}", data.display()))?;
         Ok(Self {
@@ -82,7 +88,9 @@ impl Instance {
         if self.test_clock {
             command.arg("--test-clock");
         }
-        let child = command.spawn().with_context(|| format!("start {}", self.program.display()))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("start {}", self.program.display()))?;
         let http = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(120)))
@@ -105,7 +113,9 @@ impl Instance {
             }
             let url = format!("http://127.0.0.1:{}/readyz", server.port);
             let answered = server.http.get(&url).call();
-            Ok(answered.is_ok_and(|answer| answer.status() == 200).then_some(()))
+            Ok(answered
+                .is_ok_and(|answer| answer.status() == 200)
+                .then_some(()))
         });
         ready.with_context(|| format!("the server is not ready: {}", self.log_tail()))?;
         let key = fs::read_to_string(self.data.join("admin.key")).context("read the admin key")?;
@@ -131,7 +141,10 @@ impl Instance {
         };
         let mut answer = answered.with_context(|| format!("{method} {path}"))?;
         let status = answer.status().as_u16();
-        let text = answer.body_mut().read_to_string().context("read the answer")?;
+        let text = answer
+            .body_mut()
+            .read_to_string()
+            .context("read the answer")?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok(Answer { status, body })
     }
@@ -144,7 +157,9 @@ impl Instance {
 
     /// `GET`, and the body of the answer if it is a good one.
     pub fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.ask("GET", path, None)?.ok().with_context(|| format!("GET {path}"))
+        self.ask("GET", path, None)?
+            .ok()
+            .with_context(|| format!("GET {path}"))
     }
 
     /// Starts a box and returns its id.
@@ -175,7 +190,12 @@ impl Instance {
             last = self.status(id)?;
             Ok(wanted.contains(&last.as_str()).then_some(()))
         });
-        waited.with_context(|| format!("box {id} is {last}, not one of {wanted:?}: {}", self.log_tail()))?;
+        waited.with_context(|| {
+            format!(
+                "box {id} is {last}, not one of {wanted:?}: {}",
+                self.log_tail()
+            )
+        })?;
         Ok(last)
     }
 
@@ -183,7 +203,10 @@ impl Instance {
     pub fn server_rss_kib(&self) -> anyhow::Result<u64> {
         let server = self.server.as_ref().context("no server")?;
         let status = fs::read_to_string(format!("/proc/{}/status", server.child.id()))?;
-        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("VmRSS:"))
+            .context("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 
@@ -230,14 +253,30 @@ impl Instance {
         let mut left = Vec::new();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let data = self.data.to_string_lossy();
-        left.extend(mounts.lines().filter(|l| l.contains(&*data)).map(|l| format!("mount: {l}")));
+        left.extend(
+            mounts
+                .lines()
+                .filter(|l| l.contains(&*data))
+                .map(|l| format!("mount: {l}")),
+        );
         for folder in ["boxes", "run"] {
-            let entries = fs::read_dir(self.data.join(folder)).into_iter().flatten().flatten();
+            let entries = fs::read_dir(self.data.join(folder))
+                .into_iter()
+                .flatten()
+                .flatten();
             left.extend(entries.map(|entry| format!("file: {}", entry.path().display())));
         }
         for id in ids {
-            left.extend(cgroups_of(id).into_iter().map(|path| format!("cgroup: {}", path.display())));
-            left.extend(processes_of(id).into_iter().map(|line| format!("process: {line}")));
+            left.extend(
+                cgroups_of(id)
+                    .into_iter()
+                    .map(|path| format!("cgroup: {}", path.display())),
+            );
+            left.extend(
+                processes_of(id)
+                    .into_iter()
+                    .map(|line| format!("process: {line}")),
+            );
         }
         left
     }
@@ -247,7 +286,11 @@ impl Instance {
         let text = fs::read_to_string(self.log_path()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let tail = &lines[lines.len().saturating_sub(15)..];
-        format!("the end of {}:\n{}", self.log_path().display(), tail.join("\n"))
+        format!(
+            "the end of {}:\n{}",
+            self.log_path().display(),
+            tail.join("\n")
+        )
     }
 
     fn log_path(&self) -> PathBuf {
@@ -279,10 +322,16 @@ impl Drop for Instance {
         // Also when a test fails: its boxes, and then the folder, must not stay on the machine.
         let has_boxes = fs::read_dir(self.data.join("boxes")).is_ok_and(|mut d| d.next().is_some());
         if has_boxes && let Err(error) = self.destroy_boxes() {
-            eprintln!("boxes of {} could not be stopped: {error:#}", self.data.display());
+            eprintln!(
+                "boxes of {} could not be stopped: {error:#}",
+                self.data.display()
+            );
         }
         if let Err(error) = self.kill() {
-            eprintln!("the server of {} could not be ended: {error:#}", self.data.display());
+            eprintln!(
+                "the server of {} could not be ended: {error:#}",
+                self.data.display()
+            );
         }
         let failed = std::thread::panicking() && std::env::var_os("ICEBOX_KEEP").is_some();
         if !failed && let Err(error) = fs::remove_dir_all(&self.data) {
@@ -309,9 +358,16 @@ pub fn until<T>(
 /// The cgroups that belong to a box, in every hierarchy.
 fn cgroups_of(id: &str) -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
-    let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|e| e.path());
+    let hierarchies = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path());
     let candidates = hierarchies.chain([root.to_path_buf()]);
-    candidates.map(|dir| dir.join("icebox").join(id)).filter(|dir| dir.exists()).collect()
+    candidates
+        .map(|dir| dir.join("icebox").join(id))
+        .filter(|dir| dir.exists())
+        .collect()
 }
 
 /// Processes whose command line names a box: a CRIU, a runc.
@@ -332,7 +388,12 @@ fn program() -> anyhow::Result<PathBuf> {
         return Ok(named.into());
     }
     let own = std::env::current_exe()?;
-    let found = own.ancestors().skip(1).take(2).map(|dir| dir.join("icebox")).find(|p| p.is_file());
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join("icebox"))
+        .find(|p| p.is_file());
     found.context("the icebox program is not built: run `cargo build -p icebox-cli`")
 }
 

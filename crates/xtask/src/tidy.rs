@@ -23,7 +23,12 @@ const RULES: &[Rule] = &[
     Rule {
         word: "SystemTime::now",
         within: "crates",
-        allowed: &["crates/server/src/clock.rs", "crates/boxd", "crates/xtask", "crates/cli"],
+        allowed: &[
+            "crates/server/src/clock.rs",
+            "crates/boxd",
+            "crates/xtask",
+            "crates/cli",
+        ],
         why: "the server reads the time in clock.rs only",
     },
     Rule {
@@ -71,16 +76,24 @@ pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
 
 fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
     if !text.starts_with("//!") {
-        found.push(format!("{path}:1: begin with `//!`: what the file owns and what it does not"));
+        found.push(format!(
+            "{path}:1: begin with `//!`: what the file owns and what it does not"
+        ));
     }
     let code = without_tests(text);
     if code.len() > LONGEST_FILE && !is_test(path) {
         let lines = code.len();
-        found.push(format!("{path}: {lines} lines without its tests, at most {LONGEST_FILE}"));
+        found.push(format!(
+            "{path}: {lines} lines without its tests, at most {LONGEST_FILE}"
+        ));
     }
     for (number, line) in code.iter().enumerate() {
         let number = number + 1;
-        if ["TODO", "FIXME", "XXX"].iter().any(|word| line.contains(word)) && !path.ends_with("tidy.rs") {
+        if ["TODO", "FIXME", "XXX"]
+            .iter()
+            .any(|word| line.contains(word))
+            && !path.ends_with("tidy.rs")
+        {
             found.push(format!("{path}:{number}: do it now, or file an issue"));
         }
         if line.contains("#[allow(") && !path.ends_with("tidy.rs") {
@@ -105,7 +118,9 @@ fn check_words(path: &str, number: usize, line: &str, found: &mut Vec<String>) {
 
 /// The lines before a file's own tests.
 fn without_tests(text: &str) -> Vec<&str> {
-    text.lines().take_while(|line| line.trim() != "#[cfg(test)]").collect()
+    text.lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]")
+        .collect()
 }
 
 fn is_test(path: &str) -> bool {
@@ -122,7 +137,9 @@ fn check_rule_tables(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()>
         .collect();
     for name in &names {
         if !name.starts_with(|c: char| c.is_ascii_digit()) || !name.ends_with(".txt") {
-            found.push(format!("crates/lifecycle/testdata/{name}: name it `<rule number>_<what>.txt`"));
+            found.push(format!(
+                "crates/lifecycle/testdata/{name}: name it `<rule number>_<what>.txt`"
+            ));
         }
     }
     Ok(())
@@ -163,15 +180,38 @@ mod tests {
     fn each_rule_can_fail() {
         let rows = [
             ("crates/a/src/x.rs", "fn a() {}", "begin with"),
-            ("crates/server/src/x.rs", "//! x\nuse axum::http::StatusCode;", "one file per dialect"),
-            ("crates/server/src/x.rs", "//! x\nuse rusqlite::Row;", "SQL lives in the store"),
-            ("crates/server/src/x.rs", "//! x\nsandbox.handle(now, event);", "only the engine"),
-            ("crates/server/src/x.rs", "//! x\n#[allow(dead_code)]", "#[expect("),
-            ("crates/server/src/engine/x.rs", "//! x\nSystemTime::now();", "clock.rs only"),
+            (
+                "crates/server/src/x.rs",
+                "//! x\nuse axum::http::StatusCode;",
+                "one file per dialect",
+            ),
+            (
+                "crates/server/src/x.rs",
+                "//! x\nuse rusqlite::Row;",
+                "SQL lives in the store",
+            ),
+            (
+                "crates/server/src/x.rs",
+                "//! x\nsandbox.handle(now, event);",
+                "only the engine",
+            ),
+            (
+                "crates/server/src/x.rs",
+                "//! x\n#[allow(dead_code)]",
+                "#[expect(",
+            ),
+            (
+                "crates/server/src/engine/x.rs",
+                "//! x\nSystemTime::now();",
+                "clock.rs only",
+            ),
         ];
         for (path, text, expected) in rows {
             let said = said(path, text);
-            assert!(said.contains(expected), "{path}: {said:?} lacks {expected:?}");
+            assert!(
+                said.contains(expected),
+                "{path}: {said:?} lacks {expected:?}"
+            );
         }
         let long = format!("//! x\n{}", "line\n".repeat(LONGEST_FILE));
         assert!(said("crates/a/src/x.rs", &long).contains("at most 500"));

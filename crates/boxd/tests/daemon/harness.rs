@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +27,13 @@ pub(crate) struct Boxd {
 
 impl Boxd {
     pub(crate) fn start(extra: &[&str]) -> Self {
-        Self::start_with(extra, |_| {})
+        Self::start_with(extra, &[])
     }
 
-    /// `prepare` may put files where `extra` points; its argument is the state directory's parent.
-    pub(crate) fn start_with(extra: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+    /// `variables` are all that boxd has.
+    pub(crate) fn start_with(extra: &[&str], variables: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join("work")).expect("a work directory");
-        prepare(dir.path());
         let mut child = Command::new(env!("CARGO_BIN_EXE_boxd"))
             .args([
                 "--listen",
@@ -46,6 +44,8 @@ impl Boxd {
             ])
             .arg(dir.path().join("work"))
             .args(extra)
+            .env_clear()
+            .envs(variables.iter().copied())
             .current_dir(dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

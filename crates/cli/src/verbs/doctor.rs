@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use icebox_server::driver::container::{Check, CheckState, doctor};
+use icebox_server::driver::container::{Check, CheckState, ContainerDriver, doctor};
 use serde_json::json;
 
-use crate::boxd_path;
 use crate::error::CliError;
 use crate::printer::{self, GREEN, RED, YELLOW, styled};
 use crate::settings::DEFAULT_DATA;
@@ -53,7 +52,7 @@ impl Doctor {
 pub(super) fn check(data: &Path) -> Result<Vec<Check>, CliError> {
     let runtime =
         tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;
-    Ok(runtime.block_on(doctor(data, &boxd_path::find())))
+    Ok(runtime.block_on(doctor(data, &ContainerDriver::find_boxd())))
 }
 
 /// One line for a check, and one for what to do about it.

@@ -12,7 +12,6 @@ use icebox_server::driver::{Capabilities, Driver};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::boxd_path;
 use crate::error::CliError;
 use crate::printer::note;
 use crate::settings::KEY_FILE;
@@ -65,7 +64,7 @@ impl Serve {
             test_clock: self.test_clock,
         })?;
         let driver =
-            ContainerDriver::open(&config.data, &boxd_path::find()).map_err(CliError::Host)?;
+            ContainerDriver::open(&config.data, &ContainerDriver::find_boxd()).map_err(CliError::Host)?;
         announce(&config, &driver.capabilities());
         let runtime =
             tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;

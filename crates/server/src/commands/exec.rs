@@ -89,7 +89,7 @@ impl Commands {
         if background {
             self.background_began(id, &exec_id, shown).await;
         }
-        drop(call);
+        call.end().await;
         let result: &ProcResult = &answer.result;
         Ok(response(id, exec_id, background, result))
     }

@@ -74,30 +74,53 @@ impl Subject<'_> {
     async fn boot_begins_anew(&self, id: BoxId) {
         self.booted(id).await;
         self.inside.write_file(id, "mark", "one").await;
-        self.boot(id, true).await.expect("boot again with files kept");
-        assert_eq!(self.inside.read_file(id, "mark").await.as_deref(), Some("one"));
+        self.boot(id, true)
+            .await
+            .expect("boot again with files kept");
+        assert_eq!(
+            self.inside.read_file(id, "mark").await.as_deref(),
+            Some("one")
+        );
         self.boot(id, false).await.expect("boot anew");
         assert_eq!(self.inside.read_file(id, "mark").await, None);
     }
 
     async fn freeze_leaves_a_standing_box(&self, id: BoxId) {
         self.booted(id).await;
-        self.driver.freeze(id, FreezeMode::Copy(FIRST)).await.expect("freeze");
+        self.driver
+            .freeze(id, FreezeMode::Copy(FIRST))
+            .await
+            .expect("freeze");
         self.expect(id, Processes::Stopped, Some(FIRST)).await;
-        self.driver.freeze(id, FreezeMode::Copy(FIRST)).await.expect("the same freeze again");
+        self.driver
+            .freeze(id, FreezeMode::Copy(FIRST))
+            .await
+            .expect("the same freeze again");
         self.expect(id, Processes::Stopped, Some(FIRST)).await;
         self.driver.release(id).await.expect("release");
-        self.driver.drop_copy(id, FIRST).await.expect("drop the copy");
+        self.driver
+            .drop_copy(id, FIRST)
+            .await
+            .expect("drop the copy");
         self.expect(id, Processes::Running, None).await;
-        self.driver.drop_copy(id, FIRST).await.expect("drop it again");
+        self.driver
+            .drop_copy(id, FIRST)
+            .await
+            .expect("drop it again");
     }
 
     async fn evict_needs_a_copy(&self, id: BoxId) {
         self.booted(id).await;
         self.inside.remember(id, "kept").await;
-        self.driver.freeze(id, FreezeMode::RamOnly).await.expect("freeze in RAM");
+        self.driver
+            .freeze(id, FreezeMode::RamOnly)
+            .await
+            .expect("freeze in RAM");
         let refused = self.driver.evict(id, FIRST).await;
-        assert!(matches!(refused, Err(DriverError::Refused(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(DriverError::Refused(_))),
+            "{refused:?}"
+        );
         self.expect(id, Processes::Stopped, None).await;
         self.driver.release(id).await.expect("release");
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("kept"));
@@ -111,10 +134,19 @@ impl Subject<'_> {
         self.driver.evict(id, FIRST).await.expect("evict again");
         self.driver.thaw(id, FIRST).await.expect("thaw");
         self.expect(id, Processes::Stopped, Some(FIRST)).await;
-        self.driver.thaw(id, FIRST).await.expect("the same thaw again");
+        self.driver
+            .thaw(id, FIRST)
+            .await
+            .expect("the same thaw again");
         self.driver.release(id).await.expect("release");
-        self.driver.release(id).await.expect("the same release again");
-        assert_eq!(self.inside.read_file(id, "mark").await.as_deref(), Some("on disk"));
+        self.driver
+            .release(id)
+            .await
+            .expect("the same release again");
+        assert_eq!(
+            self.inside.read_file(id, "mark").await.as_deref(),
+            Some("on disk")
+        );
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("in memory"));
     }
 
@@ -128,20 +160,37 @@ impl Subject<'_> {
             self.frozen_to_disk(id, copy).await;
             self.driver.thaw(id, copy).await.expect("thaw");
             self.driver.release(id).await.expect("release");
-            self.driver.drop_copy(id, copy).await.expect("drop the copy");
+            self.driver
+                .drop_copy(id, copy)
+                .await
+                .expect("drop the copy");
             for earlier in 1..=round {
                 let name = format!("round-{earlier}");
-                assert_eq!(self.inside.read_file(id, &name).await, Some(name.clone()), "{round}");
+                assert_eq!(
+                    self.inside.read_file(id, &name).await,
+                    Some(name.clone()),
+                    "{round}"
+                );
             }
-            assert_eq!(self.inside.recall(id).await.as_deref(), Some("all along"), "{round}");
+            assert_eq!(
+                self.inside.recall(id).await.as_deref(),
+                Some("all along"),
+                "{round}"
+            );
         }
     }
 
     async fn ram_freeze(&self, id: BoxId) {
         self.booted(id).await;
         self.inside.remember(id, "warm").await;
-        self.driver.freeze(id, FreezeMode::RamOnly).await.expect("freeze in RAM");
-        self.driver.freeze(id, FreezeMode::RamOnly).await.expect("again");
+        self.driver
+            .freeze(id, FreezeMode::RamOnly)
+            .await
+            .expect("freeze in RAM");
+        self.driver
+            .freeze(id, FreezeMode::RamOnly)
+            .await
+            .expect("again");
         self.expect(id, Processes::Stopped, None).await;
         self.driver.release(id).await.expect("release");
         self.expect(id, Processes::Running, None).await;
@@ -154,7 +203,10 @@ impl Subject<'_> {
         self.inside.remember(id, "lost").await;
         self.frozen_to_disk(id, FIRST).await;
         self.boot(id, true).await.expect("cold boot");
-        assert_eq!(self.inside.read_file(id, "mark").await.as_deref(), Some("kept"));
+        assert_eq!(
+            self.inside.read_file(id, "mark").await.as_deref(),
+            Some("kept")
+        );
         assert_eq!(self.inside.recall(id).await, None);
     }
 
@@ -162,7 +214,10 @@ impl Subject<'_> {
         self.booted(id).await;
         self.destroyed(id).await;
         self.booted(id).await;
-        self.driver.freeze(id, FreezeMode::RamOnly).await.expect("freeze in RAM");
+        self.driver
+            .freeze(id, FreezeMode::RamOnly)
+            .await
+            .expect("freeze in RAM");
         self.destroyed(id).await;
         self.booted(id).await;
         self.frozen_to_disk(id, FIRST).await;
@@ -171,27 +226,45 @@ impl Subject<'_> {
         self.inside.write_file(id, "mark", "kept").await;
         self.frozen_to_disk(id, SECOND).await;
         self.driver.thaw(id, SECOND).await.expect("thaw");
-        self.driver.destroy(id, true).await.expect("destroy all but the files");
+        self.driver
+            .destroy(id, true)
+            .await
+            .expect("destroy all but the files");
         self.expect(id, Processes::Absent, None).await;
         self.boot(id, true).await.expect("boot on the kept files");
-        assert_eq!(self.inside.read_file(id, "mark").await.as_deref(), Some("kept"));
+        assert_eq!(
+            self.inside.read_file(id, "mark").await.as_deref(),
+            Some("kept")
+        );
     }
 
     async fn connections_end(&self, id: BoxId) {
         use tokio::io::AsyncReadExt;
         self.booted(id).await;
         let mut open = self.driver.connect(id, BOXD_PORT).await.expect("connect");
-        self.driver.freeze(id, FreezeMode::RamOnly).await.expect("freeze");
+        self.driver
+            .freeze(id, FreezeMode::RamOnly)
+            .await
+            .expect("freeze");
         let read = open.read(&mut [0_u8; 1]).await;
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
-        assert!(self.driver.connect(id, BOXD_PORT).await.is_err(), "connected to a frozen box");
+        assert!(
+            self.driver.connect(id, BOXD_PORT).await.is_err(),
+            "connected to a frozen box"
+        );
         self.driver.release(id).await.expect("release");
-        drop(self.driver.connect(id, BOXD_PORT).await.expect("connect again"));
+        drop(
+            self.driver
+                .connect(id, BOXD_PORT)
+                .await
+                .expect("connect again"),
+        );
     }
 
     async fn exited(&self, id: BoxId) {
         self.booted(id).await;
-        let (told, destroyed) = tokio::join!(self.driver.exited(id), self.driver.destroy(id, false));
+        let (told, destroyed) =
+            tokio::join!(self.driver.exited(id), self.driver.destroy(id, false));
         destroyed.expect("destroy");
         assert!(!told.expect("watch").is_empty());
     }
@@ -202,7 +275,10 @@ impl Subject<'_> {
         assert!(gone(self.driver.thaw(id, FIRST).await));
         assert!(gone(self.driver.release(id).await));
         assert!(self.driver.connect(id, BOXD_PORT).await.is_err());
-        self.driver.drop_copy(id, FIRST).await.expect("drop a copy that is not there");
+        self.driver
+            .drop_copy(id, FIRST)
+            .await
+            .expect("drop a copy that is not there");
         self.booted(id).await;
         assert!(gone(self.driver.thaw(id, SECOND).await));
         self.expect(id, Processes::Running, None).await;
@@ -216,8 +292,14 @@ impl Subject<'_> {
         self.driver.release(id).await.expect("release");
         self.inside.write_file(id, "mark", "after").await;
         let refused = self.driver.thaw(id, FIRST).await;
-        assert!(matches!(refused, Err(DriverError::Refused(_))), "{refused:?}");
-        assert_eq!(self.inside.read_file(id, "mark").await.as_deref(), Some("after"));
+        assert!(
+            matches!(refused, Err(DriverError::Refused(_))),
+            "{refused:?}"
+        );
+        assert_eq!(
+            self.inside.read_file(id, "mark").await.as_deref(),
+            Some("after")
+        );
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("before"));
     }
 
@@ -241,7 +323,10 @@ impl Subject<'_> {
     }
 
     async fn frozen_to_disk(&self, id: BoxId, copy: CopyId) {
-        self.driver.freeze(id, FreezeMode::Copy(copy)).await.expect("freeze");
+        self.driver
+            .freeze(id, FreezeMode::Copy(copy))
+            .await
+            .expect("freeze");
         self.driver.evict(id, copy).await.expect("evict");
         self.expect(id, Processes::Absent, Some(copy)).await;
     }
@@ -259,6 +344,9 @@ impl Subject<'_> {
 
     async fn seen(&self, id: BoxId) -> Option<Seen> {
         let listed = self.driver.list().await.expect("list");
-        listed.into_iter().find(|(listed, _)| *listed == id).map(|(_, seen)| seen)
+        listed
+            .into_iter()
+            .find(|(listed, _)| *listed == id)
+            .map(|(_, seen)| seen)
     }
 }

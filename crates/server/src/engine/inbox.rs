@@ -30,6 +30,8 @@ pub(super) enum Message {
     Ask(BoxId, Command, Reply),
     /// The record or the settings change.
     Patch(BoxId, Box<Patch>, Reply),
+    /// A call ends, and somebody waits until it shows.
+    Ended(BoxId, CallId, Reply),
     /// Something happened; nobody waits for it.
     Event(BoxId, Event),
     /// An effect came to its end; with the operation that it answers, if any.

@@ -186,6 +186,7 @@ impl Engine {
             id,
             call,
             inbox: self.inbox.clone(),
+            over: false,
         };
         let answer = self.ask(|reply| Message::Call(message, reply)).await?;
         Ok((under_way, answer))
@@ -239,10 +240,27 @@ pub struct CallUnderWay {
     id: BoxId,
     call: CallId,
     inbox: Sender,
+    over: bool,
+}
+
+impl CallUnderWay {
+    /// Ends the call and waits until that shows, so that whoever is answered afterwards sees the box as it is then.
+    pub async fn end(mut self) {
+        let (reply, ended) = oneshot::channel();
+        let message = Message::Ended(self.id, self.call, reply);
+        if self.inbox.send(message).await.is_ok() {
+            self.over = true;
+            // Whatever came of it, there is nothing more to do about this call.
+            let _ = ended.await;
+        }
+    }
 }
 
 impl Drop for CallUnderWay {
     fn drop(&mut self) {
+        if self.over {
+            return;
+        }
         let ended = Event::CallEnded { call: self.call };
         let message = Message::Event(self.id, ended);
         if let Err(tokio::sync::mpsc::error::TrySendError::Full(message)) =

@@ -56,9 +56,6 @@ fn bring_up_to_date(
         };
         // Before anything else, for with any event the due clocks strike.
         core.step(&mut turn, *id, Event::Gap { ms: gap_ms });
-        for call in &view.sandbox.holds.calls {
-            core.step(&mut turn, *id, Event::CallEnded { call: call.id });
-        }
         let found = seen.remove(id).unwrap_or_else(|| absent(""));
         if ended_for_good(&view) && found.processes == Processes::Absent && found.copy.is_none() {
             continue;

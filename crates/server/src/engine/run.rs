@@ -70,6 +70,7 @@ impl Loop {
                     | Message::Call(..)
                     | Message::Ask(..)
                     | Message::Patch(..)
+                    | Message::Ended(..)
                     | Message::Event(..)
                     | Message::Done(..)
                     | Message::Exited(..) => self.core.take(&mut turn, message),

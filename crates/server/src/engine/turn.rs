@@ -132,6 +132,13 @@ impl Core {
                 let taken = self.patch(turn, id, *patch);
                 turn.replies.push(Waiting { id, reply, taken });
             }
+            Message::Ended(id, call, reply) => {
+                let ended = Event::CallEnded { call };
+                turn.again.push(Message::Event(id, ended.clone()));
+                let known = self.step(turn, id, ended);
+                let taken = known.map(|()| Admitted::Accepted).ok_or(AskError::NotFound);
+                turn.replies.push(Waiting { id, reply, taken });
+            }
             Message::Event(id, event) => {
                 turn.again.push(Message::Event(id, event.clone()));
                 self.step(turn, id, event);

@@ -170,7 +170,7 @@ impl Views {
     fn subscribe(&self, id: BoxId) -> watch::Receiver<u64> {
         let mut waiting = self.waiting();
         let sender = waiting.entry(id).or_insert_with(|| {
-            self.waiters.fetch_add(1, Ordering::AcqRel);
+            self.waiters.fetch_add(1, Ordering::SeqCst);
             watch::Sender::new(0)
         });
         sender.subscribe()
@@ -231,7 +231,7 @@ impl Views {
     }
 
     fn wake(&self, id: BoxId) {
-        if self.waiters.load(Ordering::Acquire) == 0 {
+        if self.waiters.load(Ordering::SeqCst) == 0 {
             return;
         }
         let mut waiting = self.waiting();
@@ -240,7 +240,7 @@ impl Views {
         };
         if sender.receiver_count() == 0 {
             waiting.remove(&id);
-            self.waiters.fetch_sub(1, Ordering::AcqRel);
+            self.waiters.fetch_sub(1, Ordering::SeqCst);
         } else {
             sender.send_modify(|count| *count += 1);
         }

@@ -17,6 +17,7 @@ use icebox_lifecycle::{BoxId, Sandbox, Time};
 use rusqlite::{Connection, Transaction, params};
 
 use crate::record::{AccountId, Record};
+use crate::steps;
 
 pub use keys::{ADMIN_KEY_FILE, Keys};
 
@@ -239,7 +240,11 @@ impl Store {
 
     /// Writes one turn. After an error nothing of it was written.
     pub fn commit(&mut self, batch: &Batch<'_>) -> Result<(), StoreError> {
-        self.write(batch).map_err(StoreError::Write)
+        self.write(batch).map_err(StoreError::Write)?;
+        if batch.durable {
+            steps::trace("commit", Path::new(FILE));
+        }
+        Ok(())
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> rusqlite::Result<()> {

@@ -11,9 +11,9 @@ use icebox_lifecycle::BoxId;
 
 use super::paths::BoxPaths;
 use super::record::{self, Record};
-use super::steps::reached;
 use super::{Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci};
 use crate::driver::{BOXD_PORT, BoxSpec};
+use crate::steps::reached;
 
 /// How often boxd is asked whether it is there, and how often before the box counts as broken: 20 s.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(2);
@@ -40,7 +40,10 @@ pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), 
     fs::create_dir_all(&paths.run).when("make the run folder")?;
     mount::mount_box(&paths, &image, record.uid_base).when("mount the box's files")?;
     reached("boot.mounted", None);
-    host.hierarchies.of(id).create(record.size()).when("make the box's cgroups")?;
+    host.hierarchies
+        .of(id)
+        .create(record.size())
+        .when("make the box's cgroups")?;
     reached("boot.cgroups", None);
     run(host, id, &record)?;
     reached("boot.created", None);
@@ -57,7 +60,10 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     let record = {
         let _one_at_a_time = host.choosing_ids.lock().unwrap_or_else(|e| e.into_inner());
         let boxes = record::all(&host.paths).when("list the boxes")?;
-        let taken: Vec<u32> = boxes.into_iter().filter_map(|(_, r)| Some(r?.uid_base)).collect();
+        let taken: Vec<u32> = boxes
+            .into_iter()
+            .filter_map(|(_, r)| Some(r?.uid_base))
+            .collect();
         let uid_base = record::free_uid_base(&taken, spec.id);
         fs::create_dir_all(&paths.dir).when("make the box's folder")?;
         let record = Record::new(spec, image, host.boxd.clone(), uid_base);
@@ -68,7 +74,8 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
         fs::create_dir_all(&dir).when("make the box's folders")?;
     }
     // Only root on the host looks into a box's files from outside: they may hold set-user-id programs.
-    fs::set_permissions(&paths.dir, fs::Permissions::from_mode(0o700)).when("close the box's folder")?;
+    fs::set_permissions(&paths.dir, fs::Permissions::from_mode(0o700))
+        .when("close the box's folder")?;
     let upper = paths.upper();
     fs::set_permissions(&upper, fs::Permissions::from_mode(0o755)).when("open the box's root")?;
     lchown(&upper, Some(record.uid_base), Some(record.uid_base)).when("hand the box its root")?;
@@ -79,7 +86,9 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
 fn renew_record(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     let mut record = host.record(spec.id)?;
     record.boxd.clone_from(&host.boxd);
-    record.save(&host.paths.of(spec.id)).when("write box.json")?;
+    record
+        .save(&host.paths.of(spec.id))
+        .when("write box.json")?;
     Ok(record)
 }
 
@@ -94,19 +103,29 @@ fn run(host: &Host, id: BoxId, record: &Record) -> Result<(), Trouble> {
     };
     let config = oci::config(&bundle).to_string();
     fs::write(paths.run.join("config.json"), config).when("write config.json")?;
-    runc(&paths, &["create", "--bundle", &paths.run.to_string_lossy()], id)?;
+    runc(
+        &paths,
+        &["create", "--bundle", &paths.run.to_string_lossy()],
+        id,
+    )?;
     let pid_text = fs::read_to_string(paths.run.join("pid")).when("read the box's pid")?;
     let pid: u32 = pid_text
         .trim()
         .parse()
         .map_err(|_| Trouble::Failed(format!("runc wrote {pid_text:?} as the box's pid")))?;
-    host.hierarchies.of(id).adopt(pid).when("move the box into its cgroups")?;
+    host.hierarchies
+        .of(id)
+        .adopt(pid)
+        .when("move the box into its cgroups")?;
     runc(&paths, &["start"], id)
 }
 
 fn environment(record: &Record) -> Vec<String> {
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
-    let own = record.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let own = record
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
     std::iter::once(path).chain(own).collect()
 }
 
@@ -114,7 +133,11 @@ fn environment(record: &Record) -> Vec<String> {
 fn runc(paths: &BoxPaths, arguments: &[&str], id: BoxId) -> Result<(), Trouble> {
     let log = paths.run.join("runc.log");
     let mut command = Command::new("runc");
-    command.arg("--root").arg(paths.runc_state()).arg("--log").arg(&log);
+    command
+        .arg("--root")
+        .arg(paths.runc_state())
+        .arg("--log")
+        .arg(&log);
     command.args(arguments);
     if arguments[0] == "create" {
         command.arg("--pid-file").arg(paths.run.join("pid"));
@@ -132,7 +155,10 @@ fn runc(paths: &BoxPaths, arguments: &[&str], id: BoxId) -> Result<(), Trouble> 
     }
     let said = fs::read_to_string(&log).unwrap_or_default();
     let last = said.lines().last().unwrap_or("it gave no reason");
-    Err(Trouble::Failed(format!("runc {} failed: {last}", arguments[0])))
+    Err(Trouble::Failed(format!(
+        "runc {} failed: {last}",
+        arguments[0]
+    )))
 }
 
 /// Waits until boxd answers that it is well. Errors when the box ends or the time is over.
@@ -158,7 +184,9 @@ fn ask_health(pid: u32) -> std::io::Result<()> {
     if &answer == b"HTTP/1.1 204" {
         return Ok(());
     }
-    Err(std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()))
+    Err(std::io::Error::other(
+        String::from_utf8_lossy(&answer).into_owned(),
+    ))
 }
 
 /// Removes everything of a box that lives: connections, processes, mounts, cgroups, the run folder. Every
@@ -229,5 +257,7 @@ pub(super) fn sweep_images(host: &Host) -> Result<(), Trouble> {
         images.push(record.image);
         boxds.push(record.boxd);
     }
-    host.images.sweep(&images, &boxds).when("remove unused images")
+    host.images
+        .sweep(&images, &boxds)
+        .when("remove unused images")
 }

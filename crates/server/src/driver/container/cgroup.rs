@@ -48,9 +48,11 @@ impl Hierarchies {
         }
         let unified = root.join("unified");
         if !unified.join("cgroup.controllers").exists() {
-            return Err("no cgroup v2 tree at /sys/fs/cgroup or /sys/fs/cgroup/unified: \
+            return Err(
+                "no cgroup v2 tree at /sys/fs/cgroup or /sys/fs/cgroup/unified: \
                         mount one (mount -t cgroup2 none /sys/fs/cgroup/unified)"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         let is_hierarchy = |path: &PathBuf| path.join("cgroup.procs").exists();
         let v1 = V1.iter().map(|name| (*name, root.join(name)));
@@ -152,7 +154,11 @@ impl Cgroup {
         for dir in [top.parent().unwrap_or(top), top] {
             for controller in ["memory", "pids", "cpu", "io"] {
                 // A controller that the parent does not offer shows when its limit is written.
-                drop(write(dir, "cgroup.subtree_control", &format!("+{controller}")));
+                drop(write(
+                    dir,
+                    "cgroup.subtree_control",
+                    &format!("+{controller}"),
+                ));
             }
         }
         Ok(())
@@ -190,7 +196,8 @@ impl Cgroup {
 
     /// Whether they stand.
     pub(super) fn is_frozen(&self) -> bool {
-        self.events().is_some_and(|e| e.lines().any(|l| l == "frozen 1"))
+        self.events()
+            .is_some_and(|e| e.lines().any(|l| l == "frozen 1"))
     }
 
     /// The processes of the box, by pid here.
@@ -201,7 +208,8 @@ impl Cgroup {
 
     /// Whether it has any process.
     pub(super) fn is_populated(&self) -> bool {
-        self.events().is_some_and(|e| e.lines().any(|l| l == "populated 1"))
+        self.events()
+            .is_some_and(|e| e.lines().any(|l| l == "populated 1"))
     }
 
     /// Ends every process and waits until they are gone. A frozen group is killed as it stands.
@@ -276,6 +284,10 @@ fn retry_busy(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
 
 fn write(dir: &Path, file: &str, value: &str) -> io::Result<()> {
     let path = dir.join(file);
-    fs::write(&path, value)
-        .map_err(|e| io::Error::new(e.kind(), format!("write {value:?} to {}: {e}", path.display())))
+    fs::write(&path, value).map_err(|e| {
+        io::Error::new(
+            e.kind(),
+            format!("write {value:?} to {}: {e}", path.display()),
+        )
+    })
 }

@@ -63,16 +63,20 @@ impl HostFacts {
     /// The facts of this host.
     pub(super) fn here(criu_version: &str) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let flags = cpuinfo
-            .lines()
-            .find_map(|l| l.strip_prefix("flags").or_else(|| l.strip_prefix("Features")));
+        let flags = cpuinfo.lines().find_map(|l| {
+            l.strip_prefix("flags")
+                .or_else(|| l.strip_prefix("Features"))
+        });
         let mut cpu_flags: Vec<String> = flags
             .and_then(|l| l.split_once(':'))
             .map(|(_, list)| list.split_whitespace().map(str::to_owned).collect())
             .unwrap_or_default();
         cpu_flags.sort();
         Self {
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
             criu: criu_version.to_owned(),
             cpu_flags,
         }
@@ -157,7 +161,9 @@ impl Manifest {
         let text = fs::read_to_string(dir.join(MANIFEST))?;
         let damaged = |what: &str| CopyError::Damaged(what.to_owned());
         let mut lines = text.lines();
-        let body = lines.next().ok_or_else(|| damaged("its manifest is empty"))?;
+        let body = lines
+            .next()
+            .ok_or_else(|| damaged("its manifest is empty"))?;
         let sum = format!("{:016x}", xxh3_64(body.as_bytes()));
         if lines.next() != Some(sum.as_str()) {
             return Err(damaged("its manifest does not match its checksum"));

@@ -182,7 +182,10 @@ impl Running {
         }
         let child = command.spawn()?;
         let pid_file = paths.criu_pid();
-        fs::write(&pid_file, format!("{} {}\n", child.id(), start_time(child.id()).unwrap_or(0)))?;
+        fs::write(
+            &pid_file,
+            format!("{} {}\n", child.id(), start_time(child.id()).unwrap_or(0)),
+        )?;
         Ok(Self {
             child,
             log,
@@ -225,8 +228,11 @@ pub(super) fn wait_for_leftover(paths: &BoxPaths) -> io::Result<()> {
     let pid = words.next().and_then(|w| w.parse::<u32>().ok());
     let started = words.next().and_then(|w| w.parse::<u64>().ok());
     if let Some(pid) = pid.filter(|pid| start_time(*pid) == started && started.is_some()) {
-        let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        let pidfd = raw.map(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()));
+        let raw = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        let pidfd =
+            raw.map(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()));
         if let Some(Ok(pidfd)) = pidfd {
             tracing::info!(pid, "waiting for the CRIU that an earlier server started");
             if !wait_readable(&pidfd, LIMIT)? {
@@ -282,7 +288,10 @@ fn reason_in(log: &Path) -> String {
         // Said by every run without CAP_SYS_RESOURCE, and harmless.
         .filter(|message| !message.contains("setup RLIMIT_NOFILE for self"));
     // The first error is the cause; those after it only say which work was given up.
-    errors.next().map_or_else(|| format!("CRIU gave no reason (see {})", log.display()), str::to_owned)
+    errors.next().map_or_else(
+        || format!("CRIU gave no reason (see {})", log.display()),
+        str::to_owned,
+    )
 }
 
 fn version_of(program: &Path) -> Option<String> {

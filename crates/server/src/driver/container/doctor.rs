@@ -51,8 +51,14 @@ pub async fn doctor(data: &Path, boxd: &Path) -> Vec<Check> {
         cgroups(),
         program("runc", probe::require_runc()),
         program("boxd", probe::require_static(boxd)),
-        tool("ip", "CRIU copies network namespaces with it: install iproute2"),
-        tool("tar", "CRIU copies /tmp and /run of a box with it: install tar"),
+        tool(
+            "ip",
+            "CRIU copies network namespaces with it: install iproute2",
+        ),
+        tool(
+            "tar",
+            "CRIU copies /tmp and /run of a box with it: install tar",
+        ),
         criu(),
         disk(data),
     ];
@@ -60,7 +66,11 @@ pub async fn doctor(data: &Path, boxd: &Path) -> Vec<Check> {
     checks.push(if can_run {
         trial(data, boxd).await
     } else {
-        warn("trial box", "not tried, since boxes cannot run yet", "mend what failed above first")
+        warn(
+            "trial box",
+            "not tried, since boxes cannot run yet",
+            "mend what failed above first",
+        )
     });
     checks
 }
@@ -93,18 +103,31 @@ fn root() -> Check {
     if rustix::process::geteuid().is_root() {
         return ok("root", "running as root");
     }
-    fail("root", "not running as root", "run it as root: boxes need mounts, cgroups and namespaces")
+    fail(
+        "root",
+        "not running as root",
+        "run it as root: boxes need mounts, cgroups and namespaces",
+    )
 }
 
 fn kernel() -> Check {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version >= KERNEL {
         return ok("kernel", format!("Linux {release}"));
     }
     let (major, minor) = KERNEL;
-    fail("kernel", format!("Linux {release}"), format!("Linux {major}.{minor} or later is needed"))
+    fail(
+        "kernel",
+        format!("Linux {release}"),
+        format!("Linux {major}.{minor} or later is needed"),
+    )
 }
 
 fn user_namespaces() -> Check {
@@ -149,16 +172,27 @@ fn criu() -> Check {
 
 fn disk(data: &Path) -> Check {
     if let Err(error) = fs::create_dir_all(data) {
-        return fail("disk", format!("{}: {error}", data.display()), "choose another folder with --data");
+        return fail(
+            "disk",
+            format!("{}: {error}", data.display()),
+            "choose another folder with --data",
+        );
     }
     match fsutil::free_bytes(data) {
-        Ok(free) if free >= LOW_DISK_BYTES => ok("disk", format!("{} GiB free in {}", free >> 30, data.display())),
+        Ok(free) if free >= LOW_DISK_BYTES => ok(
+            "disk",
+            format!("{} GiB free in {}", free >> 30, data.display()),
+        ),
         Ok(free) => warn(
             "disk",
             format!("{} MiB free in {}", free >> 20, data.display()),
             "a copy is as large as the memory of its box: free some space",
         ),
-        Err(error) => fail("disk", error.to_string(), "choose another folder with --data"),
+        Err(error) => fail(
+            "disk",
+            error.to_string(),
+            "choose another folder with --data",
+        ),
     }
 }
 
@@ -170,23 +204,34 @@ async fn trial(data: &Path, boxd: &Path) -> Check {
         Err(advice) => return fail(name, "the driver does not open", advice),
     };
     let mut random = [0_u8; 20];
-    if let Err(error) = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        return fail(name, format!("no random numbers: {error}"), "check /dev/urandom");
+    if let Err(error) = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+    {
+        return fail(
+            name,
+            format!("no random numbers: {error}"),
+            "check /dev/urandom",
+        );
     }
     let id = BoxId::from_random(random);
     let tried = freeze_and_thaw(&driver, id).await;
     let destroyed = driver.destroy(id, false).await;
     match (tried, destroyed) {
         (Ok(()), Ok(())) => ok(name, "booted, froze to disk, thawed and was removed"),
-        (Ok(()), Err(error)) => fail(name, format!("could not be removed: {error}"), "see the log"),
+        (Ok(()), Err(error)) => fail(
+            name,
+            format!("could not be removed: {error}"),
+            "see the log",
+        ),
         (Err((step, DriverError::Refused(why))), _) if step == "freeze" => warn(
             name,
             format!("boots, but cannot be copied to disk: {why}"),
             "boxes freeze in RAM only until this is mended",
         ),
-        (Err((step, error)), _) => {
-            fail(name, format!("{step} failed: {error}"), "run with RUST_LOG=debug and see the log")
-        }
+        (Err((step, error)), _) => fail(
+            name,
+            format!("{step} failed: {error}"),
+            "run with RUST_LOG=debug and see the log",
+        ),
     }
 }
 
@@ -206,7 +251,10 @@ async fn freeze_and_thaw(
     };
     let copy = CopyId(1);
     driver.boot(&spec, false).await.map_err(|e| ("boot", e))?;
-    driver.freeze(id, FreezeMode::Copy(copy)).await.map_err(|e| ("freeze", e))?;
+    driver
+        .freeze(id, FreezeMode::Copy(copy))
+        .await
+        .map_err(|e| ("freeze", e))?;
     driver.evict(id, copy).await.map_err(|e| ("evict", e))?;
     driver.thaw(id, copy).await.map_err(|e| ("thaw", e))?;
     driver.release(id).await.map_err(|e| ("release", e))

@@ -12,9 +12,9 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{self, IMAGES, Manifest};
 use super::criu::{Criu, CriuError};
 use super::paths::BoxPaths;
-use super::steps::reached;
 use super::{Host, Trouble, While, boot, criu, fsutil, mount, watches};
 use crate::driver::FreezeMode;
+use crate::steps::reached;
 
 /// How often a dump is begun again after it was killed.
 const DUMP_TRIES: u32 = 3;
@@ -44,7 +44,10 @@ pub(super) fn freeze(host: &Host, id: BoxId, mode: FreezeMode) -> Result<(), Tro
 }
 
 fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
-    let criu = host.criu.as_ref().map_err(|why| Trouble::Refused(why.clone()))?;
+    let criu = host
+        .criu
+        .as_ref()
+        .map_err(|why| Trouble::Refused(why.clone()))?;
     let paths = host.paths.of(id);
     let record = host.record(id)?;
     remove_other_copies(&paths, copy)?;
@@ -55,7 +58,9 @@ fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
     let files = sync_and_sum(&paths, &tmp)?;
     reached("freeze.synced", None);
     let manifest = Manifest::new(host.facts.clone(), &record.image, &record.boxd, files);
-    manifest.write(&tmp).map_err(|e| no_room_or("write the manifest", e))?;
+    manifest
+        .write(&tmp)
+        .map_err(|e| no_room_or("write the manifest", e))?;
     reached("freeze.manifest", None);
     fsutil::rename_durably(&tmp, &paths.copy(copy)).when("name the copy")?;
     reached("freeze.renamed", None);
@@ -66,7 +71,10 @@ fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
 /// a crash came between the release and their removal.
 fn remove_other_copies(paths: &BoxPaths, copy: CopyId) -> Result<(), Trouble> {
     let (named, tmp) = (paths.copy(copy), paths.copy_tmp(copy));
-    for entry in fs::read_dir(paths.copies()).when("list the box's copies")?.flatten() {
+    for entry in fs::read_dir(paths.copies())
+        .when("list the box's copies")?
+        .flatten()
+    {
         let path = entry.path();
         if path != named && path != tmp {
             fsutil::remove_tree(&path).when("remove a copy that is out of date")?;
@@ -79,7 +87,8 @@ fn remove_other_copies(paths: &BoxPaths, copy: CopyId) -> Result<(), Trouble> {
 fn sync_and_sum(paths: &BoxPaths, tmp: &Path) -> Result<Vec<copy::FileSum>, Trouble> {
     std::thread::scope(|scope| {
         let summing = scope.spawn(|| copy::sums(tmp));
-        let synced = fsutil::sync_filesystem(&paths.dir).map_err(|e| no_room_or("sync the copy", e));
+        let synced =
+            fsutil::sync_filesystem(&paths.dir).map_err(|e| no_room_or("sync the copy", e));
         let sums = summing
             .join()
             .map_err(|_| Trouble::Failed("summing the copy failed".to_owned()))?;
@@ -97,7 +106,9 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
         let images = tmp.join(IMAGES);
         fs::create_dir_all(&images).map_err(|e| no_room_or("make the copy's folder", e))?;
         let pid1 = host.require_first_process(id)?;
-        let running = criu.dump(&paths, &cgroup, pid1, &images).when("start CRIU")?;
+        let running = criu
+            .dump(&paths, &cgroup, pid1, &images)
+            .when("start CRIU")?;
         reached("freeze.dumping", Some(running.pid()));
         let dumped = running.wait();
         // CRIU leaves the group as it found it, unless it was killed.
@@ -122,7 +133,9 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
             }
         }
     }
-    Err(Trouble::Refused(format!("the dump failed {DUMP_TRIES} times")))
+    Err(Trouble::Refused(format!(
+        "the dump failed {DUMP_TRIES} times"
+    )))
 }
 
 fn require_room(host: &Host, id: BoxId) -> Result<(), Trouble> {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::steps;
+use crate::steps;
 
 /// Writes a file so that after a crash either the old or the new content is there, whole.
 pub(super) fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {

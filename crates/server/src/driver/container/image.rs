@@ -24,9 +24,28 @@ const LINKED: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx3
 
 /// Entries of `/etc` that say something about this host or may hold a secret though anybody may read them.
 const ETC_LEFT_OUT: [&str; 22] = [
-    "NetworkManager", "cloud", "containers", "crypttab", "default", "docker", "environment", "exports",
-    "fstab", "hostname", "hosts", "kubernetes", "machine-id", "mtab", "netplan", "network", "passwd-",
-    "rancher", "resolv.conf", "ssh", "sudoers.d", "systemd",
+    "NetworkManager",
+    "cloud",
+    "containers",
+    "crypttab",
+    "default",
+    "docker",
+    "environment",
+    "exports",
+    "fstab",
+    "hostname",
+    "hosts",
+    "kubernetes",
+    "machine-id",
+    "mtab",
+    "netplan",
+    "network",
+    "passwd-",
+    "rancher",
+    "resolv.conf",
+    "ssh",
+    "sudoers.d",
+    "systemd",
 ];
 
 /// What changes when software is installed or removed; the fingerprint of a generation is made of it.
@@ -109,7 +128,10 @@ impl Images {
     /// interrupted build left.
     pub(super) fn sweep(&self, used_images: &[String], used_boxds: &[String]) -> io::Result<()> {
         let _no_build_meanwhile = self.lock()?;
-        for (dir, used) in [(self.paths.images(), used_images), (self.paths.boxd(), used_boxds)] {
+        for (dir, used) in [
+            (self.paths.images(), used_images),
+            (self.paths.boxd(), used_boxds),
+        ] {
             for entry in fs::read_dir(&dir)?.flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 if !used.contains(&name) {
@@ -177,7 +199,12 @@ fn take(source: &Path, meta: &Metadata, target: &Path, how: Take) -> io::Result<
         fs::create_dir(target)?;
         for entry in fs::read_dir(source)? {
             let entry = entry?;
-            take(&entry.path(), &entry.metadata()?, &target.join(entry.file_name()), how)?;
+            take(
+                &entry.path(),
+                &entry.metadata()?,
+                &target.join(entry.file_name()),
+                how,
+            )?;
         }
         fs::set_permissions(target, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
         std::os::unix::fs::lchown(target, Some(meta.uid()), Some(meta.gid()))?;
@@ -217,10 +244,18 @@ fn take_etc(target: &Path) -> io::Result<()> {
     for entry in fs::read_dir("/etc")? {
         let entry = entry?;
         let name = entry.file_name();
-        if ETC_LEFT_OUT.iter().any(|left_out| name == OsStr::new(left_out)) {
+        if ETC_LEFT_OUT
+            .iter()
+            .any(|left_out| name == OsStr::new(left_out))
+        {
             continue;
         }
-        take(&entry.path(), &entry.metadata()?, &target.join(&name), Take::Copy)?;
+        take(
+            &entry.path(),
+            &entry.metadata()?,
+            &target.join(&name),
+            Take::Copy,
+        )?;
     }
     Ok(())
 }
@@ -228,10 +263,26 @@ fn take_etc(target: &Path) -> io::Result<()> {
 /// What every image gets: the user `user` with sudo, boxd's place, empty standard folders.
 fn make_own_files(root: &Path) -> io::Result<()> {
     for (dir, mode) in [
-        ("work", 0o777), ("home", 0o755), ("home/user", 0o755), ("root", 0o700), ("dev", 0o755),
-        ("proc", 0o755), ("sys", 0o755), ("run", 0o755), ("tmp", 0o1777), ("mnt", 0o755), ("opt", 0o755),
-        ("srv", 0o755), ("var", 0o755), ("var/cache", 0o755), ("var/lib", 0o755), ("var/log", 0o755),
-        ("var/tmp", 0o1777), ("var/spool", 0o755), ("usr/lib/icebox", 0o755), ("etc/sudoers.d", 0o750),
+        ("work", 0o777),
+        ("home", 0o755),
+        ("home/user", 0o755),
+        ("root", 0o700),
+        ("dev", 0o755),
+        ("proc", 0o755),
+        ("sys", 0o755),
+        ("run", 0o755),
+        ("tmp", 0o1777),
+        ("mnt", 0o755),
+        ("opt", 0o755),
+        ("srv", 0o755),
+        ("var", 0o755),
+        ("var/cache", 0o755),
+        ("var/lib", 0o755),
+        ("var/log", 0o755),
+        ("var/tmp", 0o1777),
+        ("var/spool", 0o755),
+        ("usr/lib/icebox", 0o755),
+        ("etc/sudoers.d", 0o750),
     ] {
         let path = root.join(dir);
         fs::create_dir_all(&path)?;
@@ -244,10 +295,22 @@ fn make_own_files(root: &Path) -> io::Result<()> {
     std::os::unix::fs::lchown(root.join("home/user"), Some(user), Some(user))?;
     std::os::unix::fs::lchown(root.join("work"), Some(user), Some(user))?;
     for (file, mode, text) in [
-        ("etc/sudoers", 0o440, "root ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n"),
-        ("etc/sudoers.d/icebox", 0o440, "user ALL=(ALL:ALL) NOPASSWD: ALL\n"),
+        (
+            "etc/sudoers",
+            0o440,
+            "root ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n",
+        ),
+        (
+            "etc/sudoers.d/icebox",
+            0o440,
+            "user ALL=(ALL:ALL) NOPASSWD: ALL\n",
+        ),
         ("etc/hostname", 0o644, "box\n"),
-        ("etc/hosts", 0o644, "127.0.0.1 localhost box\n::1 localhost\n"),
+        (
+            "etc/hosts",
+            0o644,
+            "127.0.0.1 localhost box\n::1 localhost\n",
+        ),
         ("etc/resolv.conf", 0o644, ""),
         ("etc/machine-id", 0o444, ""),
     ] {
@@ -266,17 +329,30 @@ fn make_user(root: &Path) -> io::Result<u32> {
     let passwd = fs::read_to_string(&passwd_path).unwrap_or_default();
     let group = fs::read_to_string(&group_path).unwrap_or_default();
     let id_of = |line: &str| line.split(':').nth(2).and_then(|id| id.parse::<u32>().ok());
-    let existing = passwd.lines().find(|l| l.starts_with("user:")).and_then(id_of);
+    let existing = passwd
+        .lines()
+        .find(|l| l.starts_with("user:"))
+        .and_then(id_of);
     if let Some(id) = existing {
         return Ok(id);
     }
-    let taken = |id: u32| passwd.lines().chain(group.lines()).any(|l| id_of(l) == Some(id));
+    let taken = |id: u32| {
+        passwd
+            .lines()
+            .chain(group.lines())
+            .any(|l| id_of(l) == Some(id))
+    };
     let id = (1000..60_000).find(|id| !taken(*id)).unwrap_or(1000);
     let line = format!("user:x:{id}:{id}::/home/user:/bin/bash\n");
     fs::write(&passwd_path, passwd.clone() + &line)?;
     fs::write(&group_path, group.clone() + &format!("user:x:{id}:\n"))?;
-    let names = passwd.lines().chain(line.lines()).filter_map(|l| l.split(':').next());
-    let shadow: String = names.map(|name| format!("{name}:*:19000:0:99999:7:::\n")).collect();
+    let names = passwd
+        .lines()
+        .chain(line.lines())
+        .filter_map(|l| l.split(':').next());
+    let shadow: String = names
+        .map(|name| format!("{name}:*:19000:0:99999:7:::\n"))
+        .collect();
     fs::write(root.join("etc/shadow"), shadow)?;
     fs::set_permissions(root.join("etc/shadow"), fs::Permissions::from_mode(0o640))?;
     Ok(id)

@@ -18,7 +18,7 @@ mod oci;
 mod paths;
 mod probe;
 mod record;
-mod steps;
+
 mod thaw;
 mod userns;
 mod watches;
@@ -42,7 +42,6 @@ use netns::Connections;
 use paths::Paths;
 
 pub use doctor::{Check, CheckState, doctor};
-pub use steps::STEPS;
 
 /// Boxes as containers on this host.
 pub struct ContainerDriver {
@@ -69,7 +68,10 @@ struct Host {
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("{what}: {source}")]
-    Io { what: &'static str, source: io::Error },
+    Io {
+        what: &'static str,
+        source: io::Error,
+    },
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -184,19 +186,23 @@ impl Driver for ContainerDriver {
 
     async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
         let (id, spec) = (spec.id, spec.clone());
-        self.on_box(id, move |host| boot::boot(host, &spec, keep_files)).await
+        self.on_box(id, move |host| boot::boot(host, &spec, keep_files))
+            .await
     }
 
     async fn freeze(&self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError> {
-        self.on_box(id, move |host| freeze::freeze(host, id, mode)).await
+        self.on_box(id, move |host| freeze::freeze(host, id, mode))
+            .await
     }
 
     async fn evict(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
-        self.on_box(id, move |host| freeze::evict(host, id, copy)).await
+        self.on_box(id, move |host| freeze::evict(host, id, copy))
+            .await
     }
 
     async fn thaw(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
-        self.on_box(id, move |host| thaw::thaw(host, id, copy)).await
+        self.on_box(id, move |host| thaw::thaw(host, id, copy))
+            .await
     }
 
     async fn release(&self, id: BoxId) -> Result<(), DriverError> {
@@ -204,11 +210,13 @@ impl Driver for ContainerDriver {
     }
 
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
-        self.on_box(id, move |host| boot::destroy(host, id, keep_files)).await
+        self.on_box(id, move |host| boot::destroy(host, id, keep_files))
+            .await
     }
 
     async fn drop_copy(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
-        self.on_box(id, move |host| freeze::drop_copy(host, id, copy)).await
+        self.on_box(id, move |host| freeze::drop_copy(host, id, copy))
+            .await
     }
 
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {
@@ -249,9 +257,8 @@ impl Host {
 
     fn connect(&self, id: BoxId, port: u16) -> Result<std::net::TcpStream, Trouble> {
         let pid = self.require_first_process(id)?;
-        netns::connect(pid, port).map_err(|e| {
-            Trouble::Failed(format!("no connection to port {port} in box {id}: {e}"))
-        })
+        netns::connect(pid, port)
+            .map_err(|e| Trouble::Failed(format!("no connection to port {port} in box {id}: {e}")))
     }
 
     fn record(&self, id: BoxId) -> Result<record::Record, Trouble> {

@@ -78,7 +78,10 @@ fn unmount_all_at(target: &Path) -> io::Result<()> {
         }
     }
     if is_mounted(target) {
-        let text = format!("{} is busy: a program on this host uses it", target.display());
+        let text = format!(
+            "{} is busy: a program on this host uses it",
+            target.display()
+        );
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
     }
     Ok(())
@@ -137,4 +140,3 @@ fn set_idmap(tree: &OwnedFd, userns: &OwnedFd) -> io::Result<()> {
         format!("id-mapped mount: {error} (needs Linux 5.19 and a filesystem that supports it)"),
     ))
 }
-

@@ -72,7 +72,10 @@ impl Connections {
         let socket: OwnedFd = stream.as_fd().try_clone_to_owned()?;
         let mut table = self.lock();
         let gate = table.get_mut(&id).filter(|gate| gate.open).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotConnected, "the box takes no connections now")
+            io::Error::new(
+                io::ErrorKind::NotConnected,
+                "the box takes no connections now",
+            )
         })?;
         let number = gate.next;
         gate.next += 1;

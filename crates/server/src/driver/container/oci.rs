@@ -12,24 +12,78 @@ use super::userns;
 /// Capabilities inside the box's own user namespace: what `sudo`, package managers and servers need, and
 /// nothing that reaches mounts, devices, the network's configuration or the kernel.
 const CAPABILITIES: &[&str] = &[
-    "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
-    "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+    "CAP_AUDIT_WRITE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
 ];
 
 /// System calls that no program in a box gets: kernel administration, and what CRIU cannot copy.
 const DENIED: &[&str] = &[
-    "acct", "add_key", "bpf", "clock_adjtime", "clock_settime", "create_module", "delete_module",
-    "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_kernel_syms",
-    "init_module", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie",
-    "mount", "mount_setattr", "move_mount", "move_pages", "nfsservctl", "open_by_handle_at", "open_tree",
-    "perf_event_open", "pivot_root", "query_module", "quotactl", "reboot", "request_key", "setns",
-    "settimeofday", "stime", "swapoff", "swapon", "syslog", "umount", "umount2", "unshare", "uselib",
+    "acct",
+    "add_key",
+    "bpf",
+    "clock_adjtime",
+    "clock_settime",
+    "create_module",
+    "delete_module",
+    "fanotify_init",
+    "finit_module",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "get_kernel_syms",
+    "init_module",
+    "ioperm",
+    "iopl",
+    "kcmp",
+    "kexec_file_load",
+    "kexec_load",
+    "keyctl",
+    "lookup_dcookie",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "move_pages",
+    "nfsservctl",
+    "open_by_handle_at",
+    "open_tree",
+    "perf_event_open",
+    "pivot_root",
+    "query_module",
+    "quotactl",
+    "reboot",
+    "request_key",
+    "setns",
+    "settimeofday",
+    "stime",
+    "swapoff",
+    "swapon",
+    "syslog",
+    "umount",
+    "umount2",
+    "unshare",
+    "uselib",
     "userfaultfd",
 ];
 
 /// What programs are told is not there, so that they fall back: CRIU cannot copy an io_uring, and a filter
 /// cannot look into the arguments of `clone3`.
-const ABSENT: &[&str] = &["clone3", "io_uring_enter", "io_uring_register", "io_uring_setup"];
+const ABSENT: &[&str] = &[
+    "clone3",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+];
 
 /// The bits by which `clone` makes namespaces: none inside a box, since a copy could not hold them.
 const NAMESPACE_BITS: [libc::c_int; 7] = [

@@ -40,9 +40,9 @@ fn memory_mb() -> u64 {
 pub(super) fn require_runc() -> Result<(), String> {
     match Command::new("runc").arg("--version").output() {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(_) | Err(_) => {
-            Err("runc is not installed: run scripts/bootstrap, or install the package runc".to_owned())
-        }
+        Ok(_) | Err(_) => Err(
+            "runc is not installed: run scripts/bootstrap, or install the package runc".to_owned(),
+        ),
     }
 }
 
@@ -62,17 +62,23 @@ pub(super) fn require_static(boxd: &Path) -> Result<(), String> {
     }
 }
 
-/// Where boxd is: `ICEBOX_BOXD`, else beside this program as `make` and `make install` lay it.
+/// Where boxd is looked for, from the folder of this program: as an install lays it, and as the build does.
+const BOXD_PLACES: [&str; 2] = ["../lib/icebox/boxd", "../boxd/boxd"];
+
+/// The file named by `ICEBOX_BOXD`, or the first that is there; else the place an install would have put it.
 pub(super) fn find_boxd() -> PathBuf {
-    if let Some(named) = std::env::var_os("ICEBOX_BOXD") {
+    if let Some(named) = std::env::var_os("ICEBOX_BOXD").filter(|named| !named.is_empty()) {
         return named.into();
     }
+    // The path of the running program has its links resolved already.
     let program = std::env::current_exe().unwrap_or_default();
-    let places = program.ancestors().skip(1).take(3).flat_map(|dir| {
-        ["lib/icebox/boxd", "boxd/boxd"].map(|place| dir.join(place))
-    });
-    let built = PathBuf::from("target/boxd/boxd");
-    places.into_iter().find(|place| place.is_file()).unwrap_or(built)
+    boxd_near(program.parent().unwrap_or(Path::new("/")))
+}
+
+fn boxd_near(folder: &Path) -> PathBuf {
+    let places = BOXD_PLACES.map(|place| folder.join(place));
+    let found = places.iter().find(|place| place.is_file());
+    found.unwrap_or(&places[0]).clone()
 }
 
 /// Whether a 64-bit ELF program names an interpreter, that is, is dynamically linked.
@@ -115,10 +121,17 @@ pub(super) fn list(host: &Host) -> Result<Vec<(BoxId, Seen)>, Trouble> {
         .into_iter()
         .map(|(id, _)| id)
         .collect();
-    ids.extend(host.hierarchies.boxes().into_iter().filter(|id| is_ours(host, *id)));
+    ids.extend(
+        host.hierarchies
+            .boxes()
+            .into_iter()
+            .filter(|id| is_ours(host, *id)),
+    );
     ids.sort_unstable();
     ids.dedup();
-    ids.into_iter().map(|id| Ok((id, look(host, id)?))).collect()
+    ids.into_iter()
+        .map(|id| Ok((id, look(host, id)?)))
+        .collect()
 }
 
 /// Whether a box's processes belong to this data folder: several servers may share a machine.
@@ -171,4 +184,43 @@ fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
     let opened = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
     opened.map_err(io::Error::from).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxd_is_found_beside_an_install_and_beside_a_build() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for (program, boxd) in [
+            ("bin", "lib/icebox/boxd"),
+            ("target/release", "target/boxd/boxd"),
+        ] {
+            let (folder, boxd) = (dir.path().join(program), dir.path().join(boxd));
+            fs::create_dir_all(&folder).expect("a folder");
+            assert_eq!(
+                boxd_near(&folder),
+                folder.join("../lib/icebox/boxd"),
+                "there is none yet"
+            );
+            fs::create_dir_all(boxd.parent().expect("a parent")).expect("a folder");
+            fs::write(&boxd, "").expect("a file");
+            let found = boxd_near(&folder).canonicalize().expect("it is there");
+            assert_eq!(found, boxd.canonicalize().expect("it is there"));
+        }
+    }
+
+    #[test]
+    fn only_static_programs_pass() {
+        let own = std::env::current_exe().expect("this test");
+        let rows: [(&[u8], Option<bool>); 3] = [
+            (&fs::read(own).expect("this test"), Some(true)),
+            (b"#!/bin/sh", None),
+            (b"", None),
+        ];
+        for (elf, expected) in rows {
+            assert_eq!(interpreter_segment(elf), expected);
+        }
+    }
 }

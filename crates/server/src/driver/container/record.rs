@@ -56,7 +56,9 @@ impl Record {
     /// `None` when there is none.
     pub(super) fn load(paths: &BoxPaths) -> io::Result<Option<Self>> {
         match fs::read(paths.record()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(io::Error::other),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

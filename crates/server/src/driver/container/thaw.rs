@@ -11,8 +11,8 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{CopyError, IMAGES, Manifest};
 use super::criu::CriuError;
 use super::record::Record;
-use super::steps::reached;
 use super::{Host, Trouble, While, boot, criu, fsutil, mount};
+use crate::steps::reached;
 
 pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
@@ -26,7 +26,9 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
         // Standing: there is nothing to do. Running: the copy is older than the box and must not meet it.
         return match cgroup.is_frozen() {
             true => Ok(()),
-            false => Err(Trouble::Refused(format!("box {id} runs: its copy is out of date"))),
+            false => Err(Trouble::Refused(format!(
+                "box {id} runs: its copy is out of date"
+            ))),
         };
     }
     let record = host.record(id)?;
@@ -37,7 +39,9 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     fs::create_dir_all(&paths.run).when("make the run folder")?;
     let image = host.images.dir(&record.image);
     mount::mount_box(&paths, &image, record.uid_base).when("mount the box's files")?;
-    cgroup.create(record.size()).when("make the box's cgroups")?;
+    cgroup
+        .create(record.size())
+        .when("make the box's cgroups")?;
     fs::write(paths.restoring(), "").when("mark the restore as begun")?;
     remove_criu_leftovers(&paths.restoring());
     reached("thaw.mounted", None);
@@ -74,7 +78,10 @@ fn restore_while_verifying(
 fn restore(host: &Host, id: BoxId, dir: &Path, record: &Record) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
-    let criu = host.criu.as_ref().map_err(|why| Trouble::Refused(why.clone()))?;
+    let criu = host
+        .criu
+        .as_ref()
+        .map_err(|why| Trouble::Refused(why.clone()))?;
     let images = dir.join(IMAGES);
     let boxd = host.images.boxd(&record.boxd);
     let outside = host.hierarchies.outside();
@@ -84,11 +91,13 @@ fn restore(host: &Host, id: BoxId, dir: &Path, record: &Record) -> Result<(), Tr
     reached("thaw.restoring", Some(running.pid()));
     match running.wait() {
         Ok(()) if cgroup.is_frozen() => Ok(()),
-        Ok(()) => Err(Trouble::Failed("the restored box did not stand still".to_owned())),
+        Ok(()) => Err(Trouble::Failed(
+            "the restored box did not stand still".to_owned(),
+        )),
         Err(CriuError::Killed) => Err(Trouble::Failed("the restore was killed".to_owned())),
-        Err(CriuError::Said(reason)) => {
-            Err(Trouble::Failed(format!("CRIU could not restore the box: {reason}")))
-        }
+        Err(CriuError::Said(reason)) => Err(Trouble::Failed(format!(
+            "CRIU could not restore the box: {reason}"
+        ))),
         Err(CriuError::Io(source)) => Err(Trouble::Io {
             what: "run CRIU",
             source,
@@ -114,8 +123,13 @@ fn remove_criu_leftovers(now: &Path) {
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
     let Ok(now) = modified(now) else { return };
     for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
-        let is_criu = entry.file_name().to_string_lossy().starts_with(".criu.mntns.");
-        let age = modified(&entry.path()).ok().and_then(|then| now.duration_since(then).ok());
+        let is_criu = entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(".criu.mntns.");
+        let age = modified(&entry.path())
+            .ok()
+            .and_then(|then| now.duration_since(then).ok());
         if is_criu && age.is_some_and(|age| age > criu::LIMIT) {
             // A folder that is not empty is not what we think it is, and stays.
             if let Err(error) = fs::remove_dir(entry.path()) {

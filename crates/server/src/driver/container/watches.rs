@@ -39,7 +39,8 @@ pub(super) fn hold(first_process: u32, pids: &[u32]) -> Vec<OwnedFd> {
                 held.extend(open_path(&entry.path()));
             }
             let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let is_left_out = folder == root && LEFT_OUT.iter().any(|name| entry.file_name() == *name);
+            let is_left_out =
+                folder == root && LEFT_OUT.iter().any(|name| entry.file_name() == *name);
             if is_dir && !is_left_out {
                 folders.push(entry.path());
             }
@@ -54,7 +55,10 @@ fn open_path(path: &Path) -> Option<OwnedFd> {
 }
 
 fn watched_inodes(pid: u32) -> Vec<u64> {
-    let infos = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let infos = fs::read_dir(format!("/proc/{pid}/fdinfo"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let texts = infos.filter_map(|entry| fs::read_to_string(entry.path()).ok());
     texts.flat_map(|text| inodes_in(&text)).collect()
 }
@@ -63,7 +67,9 @@ fn watched_inodes(pid: u32) -> Vec<u64> {
 fn inodes_in(text: &str) -> Vec<u64> {
     let lines = text.lines().filter(|line| line.starts_with("inotify "));
     let words = lines.filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("ino:")));
-    words.filter_map(|hex| u64::from_str_radix(hex, 16).ok()).collect()
+    words
+        .filter_map(|hex| u64::from_str_radix(hex, 16).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -73,8 +79,14 @@ mod tests {
     #[test]
     fn inodes_are_read_from_watch_lines_only() {
         let rows: [(&str, &[u64]); 3] = [
-            ("pos:\t0\nino:\t26\ninotify wd:3 ino:52a0f8 sdev:27 mask:fff ignored_mask:0 \n", &[0x52_a0f8]),
-            ("inotify wd:1 ino:a sdev:1\ninotify wd:2 ino:b sdev:1", &[10, 11]),
+            (
+                "pos:\t0\nino:\t26\ninotify wd:3 ino:52a0f8 sdev:27 mask:fff ignored_mask:0 \n",
+                &[0x52_a0f8],
+            ),
+            (
+                "inotify wd:1 ino:a sdev:1\ninotify wd:2 ino:b sdev:1",
+                &[10, 11],
+            ),
             ("eventfd-count: 0\n", &[]),
         ];
         for (text, expected) in rows {

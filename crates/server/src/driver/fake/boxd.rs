@@ -28,7 +28,11 @@ const TAIL: usize = 16 * 1024;
 /// A connection to the daemon of a box; it ends with `connected`.
 pub(super) fn connection(fake: Fake, id: BoxId, connected: CancellationToken) -> Stream {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
-    let daemon = Arc::new(Daemon { fake, id });
+    let daemon = Arc::new(Daemon {
+        fake,
+        id,
+        connected: connected.clone(),
+    });
     let service = ConnectRpcService::new(daemon.register(Router::new()));
     tokio::spawn(async move {
         let serve = hyper::server::conn::http1::Builder::new()
@@ -46,6 +50,7 @@ pub(super) fn connection(fake: Fake, id: BoxId, connected: CancellationToken) ->
 struct Daemon {
     fake: Fake,
     id: BoxId,
+    connected: CancellationToken,
 }
 
 impl Daemon {
@@ -53,6 +58,8 @@ impl Daemon {
     fn memory<T>(&self, look: impl FnOnce(&mut Memory) -> T) -> Result<T, ConnectError> {
         let mut world = self.fake.world();
         let found = world.boxes.get_mut(&self.id);
+        // A daemon that is gone must not look into what came after it.
+        let found = found.filter(|_| !self.connected.is_cancelled());
         let found = found.ok_or_else(|| ConnectError::new(ErrorCode::Unavailable, "no box"))?;
         Ok(look(&mut found.memory))
     }

@@ -68,7 +68,7 @@ pub const STEPS: &[&str] = &[
 ];
 
 /// Marks that a step was reached. `criu` is the pid of the CRIU at work, if one is.
-pub(super) fn reached(step: &'static str, criu: Option<u32>) {
+pub(crate) fn reached(step: &'static str, criu: Option<u32>) {
     debug_assert!(STEPS.contains(&step), "{step} is not in STEPS");
     write_line(format_args!("step {step}\n"));
     let Some(crash) = HOOKS.crash.as_ref().filter(|crash| crash.step == step) else {
@@ -87,7 +87,7 @@ pub(super) fn reached(step: &'static str, criu: Option<u32>) {
 }
 
 /// Notes a durable act for tests that assert the order of fsyncs.
-pub(super) fn trace(act: &str, path: &Path) {
+pub(crate) fn trace(act: &str, path: &Path) {
     write_line(format_args!("{act} {}\n", path.display()));
 }
 
@@ -102,7 +102,9 @@ fn write_line(line: std::fmt::Arguments<'_>) {
 }
 
 fn kill(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
         // A CRIU that has just ended cannot be killed; this process can.
         let _gone_already = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
