@@ -112,10 +112,11 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let address = config.listen;
-    let server = build(config, driver).await?;
+    // Before anything else: a server that cannot be reached must not touch a box.
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| ServeError::Listen { address, source })?;
+    let server = build(config, driver).await?;
     tracing::info!(%address, "serving");
     let served = serve_on(listener, server.router, shutdown).await;
     server.engine.shut_down().await;

@@ -109,6 +109,7 @@ fn freeze_and_thaw(instance: &Instance) -> anyhow::Result<Vec<Figure>> {
     for _ in 0..ROUNDS {
         let id = holding_box(instance)?;
         let box_id = BoxId::parse(&id).context("the server gave a bad id")?;
+        settle()?;
         frozen.push(timed(|| {
             instance.post(&format!("/v1/boxes/{id}/freeze"), json!({}))
         })?);
@@ -118,6 +119,7 @@ fn freeze_and_thaw(instance: &Instance) -> anyhow::Result<Vec<Figure>> {
         })?);
         by_hand::clear(&driver, box_id).map_err(anyhow::Error::msg)?;
         thawed.push(timed(|| instance.exec(&id, "true"))?);
+        settle()?;
         dumped.push(timed(|| {
             by_hand::dump(&driver, box_id).map_err(anyhow::Error::msg)
         })?);
@@ -329,6 +331,13 @@ fn timed<T>(act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration>
     let begun = Instant::now();
     act()?;
     Ok(begun.elapsed())
+}
+
+/// Writes out what other work left to be written, so that it is not charged to the next sync.
+fn settle() -> anyhow::Result<()> {
+    let status = Command::new("sync").status().context("run sync")?;
+    ensure!(status.success(), "sync failed");
+    Ok(())
 }
 
 fn median(mut taken: Vec<Duration>) -> Duration {

@@ -2,7 +2,7 @@
 //! show it. Owns that order. When the commit fails nothing has happened: askers are told so, and what nobody asked for is
 //! taken up again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -341,13 +341,21 @@ impl Core {
                 self.deadlines.set(id, deadline(&view.sandbox));
             }
         }
-        let mut news: HashMap<BoxId, Arc<View>> = HashMap::new();
-        for (id, work) in std::mem::take(&mut turn.work) {
-            news.insert(id, self.publish(turn.now, work));
-        }
+        // Whoever has to wait gets the box as it was before this turn: a change in the very turn that told them to wait
+        // must not be missed.
+        let mut answers = Vec::new();
         for waiting in turn.replies {
-            let view = news.get(&waiting.id).cloned();
-            let view = view.or_else(|| self.views.get(waiting.id));
+            let before = match waiting.taken {
+                Ok(Admitted::Wait) => self.views.get(waiting.id),
+                Ok(Admitted::Accepted | Admitted::AlreadySo) | Err(_) => None,
+            };
+            answers.push((waiting, before));
+        }
+        for work in std::mem::take(&mut turn.work).into_values() {
+            self.publish(turn.now, work);
+        }
+        for (waiting, before) in answers {
+            let view = before.or_else(|| self.views.get(waiting.id));
             let answer = match (waiting.taken, view) {
                 (Ok(admitted), Some(view)) => Ok(Answer { admitted, view }),
                 (Ok(_), None) => Err(AskError::NotFound),
@@ -412,7 +420,7 @@ impl Core {
         Ok(())
     }
 
-    fn publish(&mut self, now: Time, mut work: Work) -> Arc<View> {
+    fn publish(&mut self, now: Time, mut work: Work) {
         if let Err(broken) = work.sandbox.check() {
             tracing::error!(id = %work.sandbox.id, %broken, "a record does not make sense");
         }
@@ -423,7 +431,6 @@ impl Core {
         for effect in effects {
             self.effects.launch(&view, effect);
         }
-        view
     }
 
     /// Shows a box that was loaded, before anything is known of it.
