@@ -87,14 +87,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         limits: config.limits.clone(),
     })
     .await?;
-    let commands = Commands::new(
-        engine.clone(),
-        boxds,
-        driver,
-        clock.clone(),
-        config,
-        reader,
-    );
+    let commands = Commands::new(engine.clone(), boxds, driver, clock.clone(), config, reader);
     let host = rustix::system::uname();
     let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
     Ok(Server {

@@ -5,7 +5,11 @@
 pub mod boxd;
 pub mod rest;
 
-#[expect(missing_docs, unreachable_pub, reason = "the words are in the .proto files the code is made from")]
+#[expect(
+    missing_docs,
+    unreachable_pub,
+    reason = "the words are in the .proto files the code is made from"
+)]
 mod generated {
     connectrpc::include_generated!();
 }

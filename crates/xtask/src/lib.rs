@@ -4,4 +4,5 @@
 pub mod bench;
 pub mod crash;
 pub mod harness;
+pub mod sim;
 pub mod tidy;

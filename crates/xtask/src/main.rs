@@ -32,12 +32,38 @@ enum Task {
         #[arg(long, default_value_t = 1_000, value_name = "N")]
         frozen: u32,
     },
+    /// Let boxes live through random days of use, failures, crashes and gaps, and check what was promised.
+    Sim {
+        /// The same seed gives the same run.
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// How many boxes live at a time.
+        #[arg(long, default_value_t = 400, value_name = "B")]
+        boxes: u64,
+        /// How many days each of them is followed.
+        #[arg(long, default_value_t = 60, value_name = "D")]
+        days: u64,
+        /// Go on with the next seeds until this long is over.
+        #[arg(long, value_name = "S")]
+        seconds: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.task {
         Task::Tidy => tidy(),
+        Task::Sim {
+            seed,
+            boxes,
+            days,
+            seconds,
+        } => xtask::sim::run(xtask::sim::Plan {
+            seed,
+            boxes,
+            days,
+            seconds,
+        }),
         Task::Bench { frozen } => xtask::bench::run(frozen),
         Task::Crash { rounds, only } => xtask::crash::run(rounds, only.as_deref()),
     };

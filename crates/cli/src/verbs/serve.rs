@@ -63,8 +63,8 @@ impl Serve {
             config: self.config,
             test_clock: self.test_clock,
         })?;
-        let driver =
-            ContainerDriver::open(&config.data, &ContainerDriver::find_boxd()).map_err(CliError::Host)?;
+        let driver = ContainerDriver::open(&config.data, &ContainerDriver::find_boxd())
+            .map_err(CliError::Host)?;
         announce(&config, &driver.capabilities());
         let runtime =
             tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;

@@ -222,7 +222,7 @@ async fn trial(data: &Path, boxd: &Path) -> Check {
             format!("could not be removed: {error}"),
             "see the log",
         ),
-        (Err((step, DriverError::Refused(why))), _) if step == "freeze" => warn(
+        (Err(("freeze", DriverError::Refused(why))), _) => warn(
             name,
             format!("boots, but cannot be copied to disk: {why}"),
             "boxes freeze in RAM only until this is mended",
