@@ -11,7 +11,7 @@ const FREEZE: &[&str] = &[
     "step freeze.stopped",
     "step freeze.disconnected",
     "step freeze.dumped",
-    "syncfs boxes/<id>",
+    "syncfs boxes/<id>/upper",
     "fsync boxes/<id>/copies/<n>.tmp/manifest.json",
     "fsync-dir boxes/<id>/copies/<n>.tmp",
     "rename boxes/<id>/copies/<n>",

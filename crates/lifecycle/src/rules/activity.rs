@@ -9,6 +9,7 @@ pub const RULE: Rule = Rule {
     number: "3.4",
     also: &[],
     name: "activity",
+    elsewhere: None,
     title: "What counts as activity",
     sentence: "Activity is any use of the box, and any request that comes through one of its URLs in the first \
                2 hours after its last use: every HTTP request, and a WebSocket once, when it opens. Watching its \

@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     number: "6.6",
     also: &["5.4", "6.9"],
     name: "asked_stop",
+    elsewhere: None,
     title: "Stopping a box yourself",
     sentence: "A stop works in every state, frozen ones included, and can be repeated safely. It wins over a wake or \
                a freeze that is under way, and nothing is kept: no files, no copy.",

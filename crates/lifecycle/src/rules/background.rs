@@ -12,6 +12,7 @@ pub const RULE: Rule = Rule {
     number: "4.3",
     also: &[],
     name: "background",
+    elsewhere: None,
     title: "Background commands",
     sentence: "A command started in the background keeps the box awake until 1 hour after its last use. Then the box freezes \
                anyway, and the command goes on after the next wake.",

@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     number: "14.5",
     also: &[],
     name: "billing",
+    elsewhere: None,
     title: "Billed time",
     sentence: "A box is billed for the time it is up: from the start of its creation, but not while it is frozen, and no \
                longer once its end is confirmed.",

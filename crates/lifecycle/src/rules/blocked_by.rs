@@ -12,6 +12,7 @@ pub const RULE: Rule = Rule {
     number: "4.6",
     also: &["4.15"],
     name: "blocked_by",
+    elsewhere: None,
     title: "What keeps a box awake",
     sentence: "`freeze` says when a ready box will freeze, and `blockedBy` what keeps it awake beyond the usual time: \
                `background`, `url` and `recording` until when, `takeover`, `foreground`, `link` and `phone` until they \

@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     number: "3.8",
     also: &[],
     name: "boundaries",
+    elsewhere: None,
     title: "At the very moment",
     sentence: "A deadline is due at its time, not after it. What arrived before a deadline was looked at counts first: a use \
                in the last instant keeps a box.",

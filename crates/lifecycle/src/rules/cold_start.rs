@@ -9,6 +9,7 @@ pub const RULE: Rule = Rule {
     number: "5.7",
     also: &[],
     name: "cold_start",
+    elsewhere: None,
     title: "Starting from the files",
     sentence: "A box that kept only its files, or that is asked to, starts its programs anew on those files; the answer \
                then says `cold_restart`. A box whose processes were lost can be brought back this way while its files \

@@ -14,6 +14,7 @@ pub const RULE: Rule = Rule {
     number: "7.5",
     also: &["7.2", "7.3", "7.6", "7.7", "2.7"],
     name: "conversation",
+    elsewhere: None,
     title: "Whether the conversation is still there",
     sentence: "A box remembers the conversation that last called a tool on it. It is `left` once that conversation \
                said so or sent no heartbeat for over 3 minutes, else `idle` after 1 hour without use, else `away` while \

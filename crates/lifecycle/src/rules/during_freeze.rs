@@ -10,6 +10,7 @@ pub const RULE: Rule = Rule {
     number: "4.7",
     also: &[],
     name: "during_freeze",
+    elsewhere: None,
     title: "Coming while a box is being frozen",
     sentence: "Whoever needs a box while it is being frozen waits those few seconds; then it runs on, and nothing fails. \
                Reading and messages neither wait nor wake it.",

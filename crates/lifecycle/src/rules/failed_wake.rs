@@ -12,6 +12,7 @@ pub const RULE: Rule = Rule {
     number: "5.8",
     also: &[],
     name: "failed_wake",
+    elsewhere: None,
     title: "A wake that fails",
     sentence: "Everybody who wakes a box at the same time joins one wake. When it fails it is tried once more; after \
                that the box is frozen as before, its copy whole, and the answer says why and when to try again.",

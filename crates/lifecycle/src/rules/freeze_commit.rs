@@ -15,6 +15,7 @@ pub const RULE: Rule = Rule {
     number: "4.9",
     also: &[],
     name: "freeze_commit",
+    elsewhere: None,
     title: "A freeze is whole or did not happen",
     sentence: "Whatever fails during a freeze, the box is ready as before or frozen with a good copy. A freeze that failed is \
                tried again after 1 minute, then after longer and longer waits up to 16 minutes. A copy is never used once \

@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     number: "6.1",
     also: &[],
     name: "frozen_stop",
+    elsewhere: None,
     title: "A frozen box stops for good",
     sentence: "A frozen box is stopped for good 24 hours after it was last used or frozen, whichever was later, and \
                its files go with it.",

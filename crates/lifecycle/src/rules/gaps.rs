@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     number: "3.6",
     also: &[],
     name: "gaps",
+    elsewhere: None,
     title: "When the server was down",
     sentence: "Time in which the server was down or the host slept is not idle time: freezing and stopping for disuse \
                move by it. What was promised for a certain time does not: lifetimes, caps and the time a copy is kept.",

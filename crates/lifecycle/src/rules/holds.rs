@@ -15,6 +15,7 @@ pub const RULE: Rule = Rule {
     number: "4.2",
     also: &["3.7"],
     name: "holds",
+    elsewhere: None,
     title: "What holds a box awake until it ends",
     sentence: "A box does not freeze while a person has its screen, while a call that acts on it is under way, or while \
                another box has a link open to it and is awake for something other than links.",

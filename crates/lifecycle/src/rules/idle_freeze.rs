@@ -14,6 +14,7 @@ pub const RULE: Rule = Rule {
     number: "4.1",
     also: &["4.8"],
     name: "idle_freeze",
+    elsewhere: None,
     title: "An idle box freezes",
     sentence: "A box freezes after 10 minutes without activity: its memory is saved, its files stay, and its time is no \
                longer billed. A use that comes first in the same instant keeps it awake.",

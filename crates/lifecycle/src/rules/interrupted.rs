@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     number: "2.2",
     also: &[],
     name: "interrupted",
+    elsewhere: None,
     title: "A box that was lost",
     sentence: "When the host under a box is gone, or its first process ended by itself, the box is `interrupted`: its status \
                and the next call say why. Its files are kept for 7 days.",

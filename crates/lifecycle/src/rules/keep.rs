@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     number: "13.5",
     also: &[],
     name: "keep",
+    elsewhere: None,
     title: "Keeping a box",
     sentence: "Keep pins a box: while it is frozen, disuse does not stop it. Its own idle limit, its lifetime and its hard \
                cap still hold.",

@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     number: "12.4",
     also: &["6.10", "12.0"],
     name: "lifetime",
+    elsewhere: None,
     title: "Lifetime and hard cap",
     sentence: "A lifetime counts from the start of creation, a hard cap from the latest boot; time spent frozen does not \
                count. At its end the box is destroyed, or frozen where it was asked for, whatever holds it. A cap can \

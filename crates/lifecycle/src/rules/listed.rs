@@ -10,6 +10,7 @@ pub const RULE: Rule = Rule {
     number: "6.8",
     also: &[],
     name: "listed",
+    elsewhere: None,
     title: "Stopped boxes stay listed",
     sentence: "A box that has stopped stays in the list of stopped boxes for 7 days.",
 };

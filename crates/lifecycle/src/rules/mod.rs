@@ -6,6 +6,7 @@ use crate::time::Time;
 use crate::turn::Turn;
 
 pub mod activity;
+pub mod adapter;
 pub mod asked_stop;
 pub mod background;
 pub mod billing;
@@ -13,11 +14,14 @@ pub mod blocked_by;
 pub mod boundaries;
 pub mod cold_start;
 pub mod conversation;
+pub mod deadlines;
 pub mod during_freeze;
 pub mod failed_wake;
+pub mod fields;
 pub mod freeze_commit;
 pub mod frozen_stop;
 pub mod gaps;
+pub mod hang_up;
 pub mod holds;
 pub mod idle_freeze;
 pub mod interrupted;
@@ -33,8 +37,10 @@ pub mod recording;
 pub mod release;
 pub mod requests;
 pub mod restore;
+pub mod room;
 pub mod start;
 pub mod status_reason;
+pub mod steps;
 pub mod stops_at;
 pub mod takeover;
 pub mod teardown;
@@ -52,6 +58,9 @@ pub struct Rule {
     pub also: &'static [&'static str],
     /// The name of its file and of its table.
     pub name: &'static str,
+    /// The file that keeps it, from the root of the repository, where more than the state of one box is needed to decide
+    /// it; the tests of its numbers are there. `None`: it is decided here, and has a table.
+    pub elsewhere: Option<&'static str>,
     /// A heading.
     pub title: &'static str,
     /// What a user would read.
@@ -92,7 +101,7 @@ pub fn all_rules() -> &'static [Rule] {
     &RULES
 }
 
-const RULES: [Rule; 37] = [
+const RULES: [Rule; 43] = [
     policies::RULE,
     start::RULE,
     interrupted::RULE,
@@ -115,6 +124,7 @@ const RULES: [Rule; 37] = [
     wake::RULE,
     cold_start::RULE,
     failed_wake::RULE,
+    room::RULE,
     release::RULE,
     frozen_stop::RULE,
     own_limit::RULE,
@@ -124,9 +134,14 @@ const RULES: [Rule; 37] = [
     asked_stop::RULE,
     listed::RULE,
     teardown::RULE,
+    adapter::RULE,
     conversation::RULE,
     takeover::RULE,
     reads::RULE,
+    steps::RULE,
+    fields::RULE,
+    deadlines::RULE,
+    hang_up::RULE,
     lifetime::RULE,
     keep::RULE,
     billing::RULE,

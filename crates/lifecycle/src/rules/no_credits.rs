@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     number: "4.12",
     also: &["5.3"],
     name: "no_credits",
+    elsewhere: None,
     title: "Out of credits",
     sentence: "When an account runs out of credits, all its ready boxes freeze with their memory, whatever holds them. \
                Waking one needs credits; nothing is lost meanwhile but the usual time until it stops for good.",

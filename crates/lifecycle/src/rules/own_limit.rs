@@ -10,6 +10,7 @@ pub const RULE: Rule = Rule {
     number: "6.2",
     also: &[],
     name: "own_limit",
+    elsewhere: None,
     title: "A box's own idle limit",
     sentence: "`idleTimeoutMin` takes the place of the 24 hours: the box stops for good after that many minutes without \
                use, frozen or not. While a call, a person or a link uses it the time has not begun. Requests, background \

@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     number: "1",
     also: &[],
     name: "policies",
+    elsewhere: None,
     title: "One engine, three presets",
     sentence: "Every duration belongs to the box: it begins as the set `agent`, `router` or `task`, and each field can be \
                changed within its limits. A value out of range is refused with its limit, never shortened.",

@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     number: "4.10",
     also: &["4.13"],
     name: "ram_only",
+    elsewhere: None,
     title: "Memory that cannot be saved",
     sentence: "When the memory of a box cannot be copied, the box stands still in RAM and `snapshotError` says why; it is \
                neither killed nor left running. A box whose policy keeps files only gives its memory up when it freezes.",

@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     number: "11.1",
     also: &["4.14"],
     name: "reads",
+    elsewhere: None,
     title: "Reading changes nothing",
     sentence: "Status, lists, dashboards and probes wake no box, hold none awake, do not count as use and do not change whose \
                box it is.",

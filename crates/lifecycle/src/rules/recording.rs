@@ -13,6 +13,7 @@ pub const RULE: Rule = Rule {
     number: "4.4",
     also: &[],
     name: "recording",
+    elsewhere: None,
     title: "Recordings",
     sentence: "A recording keeps the box awake until 1 hour after its last use. After that, once nothing else keeps the box \
                awake, the recording is stopped without being uploaded.",

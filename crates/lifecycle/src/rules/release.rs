@@ -14,6 +14,7 @@ pub const RULE: Rule = Rule {
     number: "5.10",
     also: &["5.6"],
     name: "release",
+    elsewhere: None,
     title: "Right before it runs again",
     sentence: "Before the first call runs after a wake, the box's clock, its old connections to the outside and its declared \
                services are set right. A box that cannot be made to run in 5 tries counts as lost, and keeps its files.",

@@ -9,6 +9,7 @@ pub const RULE: Rule = Rule {
     number: "4.5",
     also: &[],
     name: "requests",
+    elsewhere: None,
     title: "Requests through URLs",
     sentence: "Each request through one of a box's URLs keeps it awake for another 10 minutes, until 2 hours after its last \
                use. After that it may freeze under somebody who still uses a page; their next page load wakes it.",

@@ -10,6 +10,7 @@ pub const RULE: Rule = Rule {
     number: "6.5",
     also: &[],
     name: "restore",
+    elsewhere: None,
     title: "Bringing a stopped box back",
     sentence: "A frozen box that these rules stopped keeps its copy for 24 hours: until `restorableUntil` it can be \
                started again with `restore` as the same box, with its id, URLs, files and running programs. Phones are \

@@ -14,6 +14,7 @@ pub const RULE: Rule = Rule {
     number: "2.1",
     also: &[],
     name: "start",
+    elsewhere: None,
     title: "From asked for to ready",
     sentence: "A box is `claimed` until work on it begins, then `starting`, then `ready`; from there it freezes and wakes until \
                it is stopped. A start that fails is tried once more; a box that still does not start ends, except that one \

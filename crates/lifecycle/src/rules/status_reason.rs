@@ -14,6 +14,7 @@ pub const RULE: Rule = Rule {
     number: "2.8",
     also: &[],
     name: "status_reason",
+    elsewhere: None,
     title: "Why it was stopped",
     sentence: "A box that these rules stopped says so in `statusReason`: that it was frozen and unused, or unused for longer \
                than its own limit, and for how long.",

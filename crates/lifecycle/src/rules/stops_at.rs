@@ -12,6 +12,7 @@ pub const RULE: Rule = Rule {
     number: "6.3",
     also: &[],
     name: "stops_at",
+    elsewhere: None,
     title: "When it will stop",
     sentence: "`stopsAt` says when these rules stop the box for good unless something uses it before. For a ready box it \
                looks through the coming freeze; it is absent while something without an end holds the box, and where \
@@ -34,8 +35,7 @@ pub(crate) struct Ahead {
 pub(crate) fn ahead(sb: &Sandbox, now: Time) -> Ahead {
     match &sb.state {
         State::Ready => of_ready(sb),
-        // As if the freeze were over now; what used it until then has ended with that.
-        State::Freezing { wake: false, .. } => of_frozen(sb, now),
+        State::Freezing { wake: false, .. } => of_freezing(sb, now),
         State::Frozen(_) => frozen_stop::frozen_since(sb)
             .map_or_else(Ahead::default, |frozen_at| of_frozen(sb, frozen_at)),
         State::Freezing { wake: true, .. }
@@ -74,6 +74,16 @@ fn of_ready(sb: &Sandbox) -> Ahead {
             freeze_at: Some(freeze_at),
             ..of_frozen(sb, freeze_at)
         },
+    }
+}
+
+/// As if the freeze were over now; what used it until then has ended with that. A limit that passed during the freeze
+/// strikes when it is over, so the end is never in the past.
+fn of_freezing(sb: &Sandbox, now: Time) -> Ahead {
+    let ahead = of_frozen(sb, now);
+    Ahead {
+        stop: ahead.stop.map(|(at, rule)| (at.max(now), rule)),
+        ..ahead
     }
 }
 

@@ -9,6 +9,7 @@ pub const RULE: Rule = Rule {
     number: "9.2",
     also: &["9.1"],
     name: "takeover",
+    elsewhere: None,
     title: "A person at the screen",
     sentence: "While a person has the screen, calls that write to the box wait; they are told since when, why and until \
                when. Every takeover has a latest end, and that end is a use.",

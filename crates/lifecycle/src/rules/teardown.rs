@@ -13,6 +13,7 @@ pub const RULE: Rule = Rule {
     number: "6.11",
     also: &[],
     name: "teardown",
+    elsewhere: None,
     title: "Nothing is left behind",
     sentence: "Stopping removes everything of a box. What cannot be removed at once is tried again, after a second first \
                and then less and less often up to every 5 minutes, and is visible until it is done.",

@@ -17,6 +17,7 @@ pub const RULE: Rule = Rule {
     number: "3.1",
     also: &["3.2", "3.3", "3.5", "3.7"],
     name: "usage",
+    elsewhere: None,
     title: "What counts as use",
     sentence: "Using a box means a call that acts on it, from its start to its end, a person at its screen, a connection \
                from another box, or waking it. Status, list, say and feedback are not use, nor is anything the box does \

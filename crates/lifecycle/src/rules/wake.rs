@@ -9,6 +9,7 @@ pub const RULE: Rule = Rule {
     number: "5.1",
     also: &["5.2"],
     name: "wake",
+    elsewhere: None,
     title: "What wakes a box",
     sentence: "A frozen box wakes when a call names it (but not for status, say, feedback, stop or the list of devices), \
                when another box connects to it, when one of its pages is loaded, or when it is asked to. A wake is use.",

@@ -15,6 +15,7 @@ pub const RULE: Rule = Rule {
     number: "4.11",
     also: &[],
     name: "warm",
+    elsewhere: None,
     title: "Frozen boxes that stay warm",
     sentence: "Once its copy is safe, the memory of a frozen box is given back, unless the host has room to keep it: then \
                it wakes without a restore. `tier` says `ram` or `disk`. The least recently used gives way first.",

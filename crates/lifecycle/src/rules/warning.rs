@@ -10,6 +10,7 @@ pub const RULE: Rule = Rule {
     number: "6.4",
     also: &[],
     name: "warning",
+    elsewhere: None,
     title: "The warning before it stops",
     sentence: "From 30 minutes before the idle rules stop a box, every result of a conversation that used it or names it \
                ends with a line that says when, and that a use pushes it back. Status and list do not.",

@@ -54,7 +54,8 @@ fn every_rule_has_a_table_that_shows_each_of_its_numbers() {
         .iter()
         .map(|path| (name(path), fs::read_to_string(path).unwrap_or_default()))
         .collect();
-    for rule in all_rules() {
+    let here = || all_rules().iter().filter(|rule| rule.elsewhere.is_none());
+    for rule in here() {
         let table = format!("{}_{}", rule.number, rule.name);
         let text = texts
             .get(&table)
@@ -67,7 +68,35 @@ fn every_rule_has_a_table_that_shows_each_of_its_numbers() {
             );
         }
     }
-    assert_eq!(texts.len(), all_rules().len(), "a table belongs to no rule");
+    assert_eq!(texts.len(), here().count(), "a table belongs to no rule");
+}
+
+#[test]
+fn a_rule_that_is_kept_elsewhere_is_named_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for rule in all_rules() {
+        let Some(file) = rule.elsewhere else { continue };
+        let text = fs::read_to_string(root.join(file))
+            .unwrap_or_else(|error| panic!("rule {} is kept in {file}: {error}", rule.number));
+        let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+        for number in [rule.number].iter().chain(rule.also) {
+            let named = numbers.clone().any(|word| word.trim_end_matches('.') == *number);
+            assert!(named, "{file} does not say where it keeps rule {number}");
+        }
+    }
+}
+
+#[test]
+fn rules_are_in_the_order_of_the_rule_book() {
+    let place = |number: &str| -> Vec<u32> {
+        let parts = number.split('.');
+        parts.map(|part| part.parse().expect("a number")).collect()
+    };
+    let places: Vec<Vec<u32>> = all_rules().iter().map(|rule| place(rule.number)).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    let mut once = places.clone();
+    once.dedup();
+    assert_eq!(places, once, "two rules have the same number");
 }
 
 /// What came of a table.

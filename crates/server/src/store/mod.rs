@@ -2,6 +2,8 @@
 //! events, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
+mod events;
+mod history;
 mod keys;
 mod row;
 mod schema;
@@ -19,6 +21,8 @@ use rusqlite::{Connection, Transaction, params};
 use crate::record::{AccountId, Record};
 use crate::steps;
 
+pub use events::{Announced, EventPage, Told};
+pub use history::{Ending, HistoryStep, StoredStep};
 pub use keys::{ADMIN_KEY_FILE, Keys};
 
 /// How many reasons are kept for each box.
@@ -93,6 +97,7 @@ pub struct Store {
     path: PathBuf,
     durable: bool,
     next_reason: i64,
+    next_step: i64,
     _lock: File,
 }
 
@@ -128,23 +133,6 @@ pub struct Put<'a> {
     pub deadline: Option<Time>,
 }
 
-/// Something outsiders may want to hear of.
-#[derive(Debug)]
-pub struct Announced {
-    /// When it happened.
-    pub at: Time,
-    /// Whose box it was.
-    pub account: AccountId,
-    /// Which box.
-    pub id: BoxId,
-    /// The status it went to.
-    pub kind: String,
-    /// The rule that decided it, if one did.
-    pub rule: Option<&'static str>,
-    /// More about it, as JSON.
-    pub body: String,
-}
-
 /// Everything of one turn; it is written whole or not at all.
 #[derive(Debug, Default)]
 pub struct Batch<'a> {
@@ -154,10 +142,12 @@ pub struct Batch<'a> {
     pub reasons: Vec<(BoxId, &'a Reason)>,
     /// What to tell.
     pub events: Vec<Announced>,
+    /// What calls came to.
+    pub steps: Vec<(BoxId, HistoryStep)>,
     /// Boxes to forget, with all that belongs to them.
     pub removed: Vec<BoxId>,
-    /// Events before this moment may go.
-    pub events_before: Option<Time>,
+    /// Events and steps before this moment may go.
+    pub kept_from: Option<Time>,
     /// The server was alive at this moment.
     pub last_seen: Option<Time>,
     /// It must survive a power cut.
@@ -192,16 +182,17 @@ impl Store {
             })?;
         let mut db = connect(&path)?;
         schema::migrate(&mut db)?;
-        let next_reason = db
-            .query_row("SELECT coalesce(max(seq), 0) + 1 FROM reasons", [], |row| {
-                row.get(0)
-            })
-            .map_err(StoreError::Read)?;
+        let next = |sql| db.query_row(sql, [], |row| row.get(0));
+        let next_reason =
+            next("SELECT coalesce(max(seq), 0) + 1 FROM reasons").map_err(StoreError::Read)?;
+        let next_step =
+            next("SELECT coalesce(max(seq), 0) + 1 FROM steps").map_err(StoreError::Read)?;
         Ok(Self {
             db,
             path,
             durable: true,
             next_reason,
+            next_step,
             _lock: lock,
         })
     }
@@ -263,19 +254,24 @@ impl Store {
             self.next_reason += 1;
         }
         for event in &batch.events {
-            add_event(&tx, event)?;
+            events::add(&tx, event)?;
+        }
+        for (id, step) in &batch.steps {
+            history::add(&tx, *id, self.next_step, step)?;
+            self.next_step += 1;
         }
         for id in &batch.removed {
             for sql in [
                 "DELETE FROM boxes WHERE id = ?1",
                 "DELETE FROM reasons WHERE box = ?1",
+                "DELETE FROM steps WHERE box = ?1",
             ] {
                 tx.prepare_cached(sql)?.execute([id.as_str()])?;
             }
         }
-        if let Some(before) = batch.events_before {
-            tx.prepare_cached("DELETE FROM events WHERE at_ms < ?1")?
-                .execute([before.0])?;
+        if let Some(from) = batch.kept_from {
+            events::sweep(&tx, from)?;
+            history::sweep(&tx, from)?;
         }
         if let Some(at) = batch.last_seen {
             tx.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('last_seen_ms', ?1)")?
@@ -299,21 +295,6 @@ fn add_reason(tx: &Transaction<'_>, id: BoxId, seq: i64, reason: &Reason) -> rus
              SELECT seq FROM reasons WHERE box = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)",
     )?
     .execute(params![id.as_str(), REASONS_KEPT])?;
-    Ok(())
-}
-
-fn add_event(tx: &Transaction<'_>, event: &Announced) -> rusqlite::Result<()> {
-    tx.prepare_cached(
-        "INSERT INTO events (at_ms, account, box, kind, rule, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![
-        event.at.0,
-        event.account.0,
-        event.id.as_str(),
-        event.kind,
-        event.rule,
-        event.body
-    ])?;
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use rusqlite::Connection;
 
 use super::StoreError;
 
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE meta (
         key TEXT PRIMARY KEY,
         value INTEGER NOT NULL
@@ -48,6 +49,21 @@ const STEPS: &[&str] = &["
         rule TEXT,
         body TEXT NOT NULL
     );
+",
+    // The events of one account in order, and what the calls on a box came to.
+    "
+    CREATE INDEX events_of ON events (account);
+    CREATE TABLE steps (
+        box TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        exec TEXT,
+        ok INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (box, seq)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX steps_of_exec ON steps (box, exec) WHERE exec IS NOT NULL;
+    CREATE INDEX steps_at ON steps (at_ms);
 "];
 
 /// Brings a file up to date; refuses one from a newer server.

@@ -5,6 +5,8 @@
 //! completed dump cures.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use icebox_lifecycle::{BoxId, CopyId};
@@ -88,13 +90,22 @@ fn sync_and_sum(paths: &BoxPaths, tmp: &Path) -> Result<Vec<copy::FileSum>, Trou
     std::thread::scope(|scope| {
         let summing = scope.spawn(|| copy::sums(tmp));
         let synced =
-            fsutil::sync_filesystem(&paths.dir).map_err(|e| no_room_or("sync the copy", e));
+            sync_files(paths).map_err(|e| no_room_or("sync the copy", e));
         let sums = summing
             .join()
             .map_err(|_| Trouble::Failed("summing the copy failed".to_owned()))?;
         synced?;
         sums.when("read the copy")
     })
+}
+
+/// Makes a box's own files durable, and its copies, which may lie on another disk.
+fn sync_files(paths: &BoxPaths) -> io::Result<()> {
+    fsutil::sync_filesystem(&paths.upper())?;
+    if fs::metadata(paths.upper())?.dev() != fs::metadata(paths.copies())?.dev() {
+        fsutil::sync_filesystem(&paths.copies())?;
+    }
+    Ok(())
 }
 
 fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> {
@@ -141,7 +152,7 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
 fn require_room(host: &Host, id: BoxId) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
     let memory = host.hierarchies.of(id).memory_bytes();
-    let free = fsutil::free_bytes(&paths.dir).when("ask for free disk")?;
+    let free = fsutil::free_bytes(&paths.copies()).when("ask for free disk")?;
     // Page cache counts as the box's memory too, so this only catches what cannot possibly fit.
     if free < HEADROOM_BYTES.max(memory / 8) {
         return Err(disk_full(&format!("{} MiB are free", free >> 20)));
@@ -150,11 +161,11 @@ fn require_room(host: &Host, id: BoxId) -> Result<(), Trouble> {
 }
 
 fn is_full(paths: &BoxPaths) -> bool {
-    fsutil::free_bytes(&paths.dir).is_ok_and(|free| free < HEADROOM_BYTES)
+    fsutil::free_bytes(&paths.copies()).is_ok_and(|free| free < HEADROOM_BYTES)
 }
 
-fn no_room_or(what: &'static str, error: std::io::Error) -> Trouble {
-    if error.kind() == std::io::ErrorKind::StorageFull {
+fn no_room_or(what: &'static str, error: io::Error) -> Trouble {
+    if error.kind() == io::ErrorKind::StorageFull {
         return disk_full(&error.to_string());
     }
     Trouble::Io {

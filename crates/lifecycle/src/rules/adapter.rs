@@ -1,0 +1,15 @@
+//! Rules 7.1 and 7.4: the id of a conversation. Owns the sentence; who is there is kept by the server.
+
+use crate::rules::Rule;
+
+/// The rule.
+pub const RULE: Rule = Rule {
+    number: "7.1",
+    also: &["7.4"],
+    name: "adapter",
+    elsewhere: Some("crates/server/src/commands/presence.rs"),
+    title: "How a conversation says who it is",
+    sentence: "The header `X-Psbx-Agent` names the conversation behind a call: 1 to 64 letters, digits, `-` and \
+               `_`; a name that is none is ignored. While it is there it sends a heartbeat every minute, and it \
+               says so when it leaves.",
+};
