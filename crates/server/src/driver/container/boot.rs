@@ -244,20 +244,31 @@ fn remove_box_folder(dir: &Path) -> Result<(), Trouble> {
     fsutil::remove_tree(dir).when("remove the box's folder")
 }
 
-/// Removes generations of images, and boxds, that no box is made of any more.
-pub(super) fn sweep_images(host: &Host) -> Result<(), Trouble> {
-    let boxes = record::all(&host.paths).when("list the boxes")?;
-    // A box whose record cannot be read may use any of them.
-    if boxes.iter().any(|(_, record)| record.is_none()) {
+/// Removes generations of images that no box is made of any more.
+fn sweep_images(host: &Host) -> Result<(), Trouble> {
+    let Some(records) = every_record(host)? else {
         return Ok(());
-    }
-    let mut images = vec![Images::current_host_name()];
-    let mut boxds = vec![host.boxd.clone()];
-    for record in boxes.into_iter().filter_map(|(_, record)| record) {
-        images.push(record.image);
-        boxds.push(record.boxd);
-    }
+    };
+    let mut used = vec![Images::current_host_name()];
+    used.extend(records.into_iter().map(|record| record.image));
     host.images
-        .sweep(&images, &boxds)
+        .sweep_generations(&used)
         .when("remove unused images")
+}
+
+/// Removes boxds of earlier versions that no box carries any more. Only for the one server on the data
+/// folder: a boxd that another program just put there for its boxes has no record yet.
+pub(super) fn sweep_boxds(host: &Host) -> Result<(), Trouble> {
+    let Some(records) = every_record(host)? else {
+        return Ok(());
+    };
+    let mut used = vec![host.boxd.clone()];
+    used.extend(records.into_iter().map(|record| record.boxd));
+    host.images.sweep_boxds(&used).when("remove unused boxds")
+}
+
+/// The records of all boxes; `None` when one cannot be read, since that box may use anything.
+fn every_record(host: &Host) -> Result<Option<Vec<Record>>, Trouble> {
+    let boxes = record::all(&host.paths).when("list the boxes")?;
+    Ok(boxes.into_iter().map(|(_, record)| record).collect())
 }

@@ -89,8 +89,7 @@ fn remove_other_copies(paths: &BoxPaths, copy: CopyId) -> Result<(), Trouble> {
 fn sync_and_sum(paths: &BoxPaths, tmp: &Path) -> Result<Vec<copy::FileSum>, Trouble> {
     std::thread::scope(|scope| {
         let summing = scope.spawn(|| copy::sums(tmp));
-        let synced =
-            sync_files(paths).map_err(|e| no_room_or("sync the copy", e));
+        let synced = sync_files(paths).map_err(|e| no_room_or("sync the copy", e));
         let sums = summing
             .join()
             .map_err(|_| Trouble::Failed("summing the copy failed".to_owned()))?;

@@ -124,29 +124,32 @@ impl Images {
         self.paths.boxd().join(sum).join("boxd")
     }
 
-    /// Removes generations and boxds that no box uses and that are not `current` ones, and what an
-    /// interrupted build left.
-    pub(super) fn sweep(&self, used_images: &[String], used_boxds: &[String]) -> io::Result<()> {
+    /// Removes the generations that are not among `used`, and what an interrupted build left.
+    pub(super) fn sweep_generations(&self, used: &[String]) -> io::Result<()> {
         let _no_build_meanwhile = self.lock()?;
-        for (dir, used) in [
-            (self.paths.images(), used_images),
-            (self.paths.boxd(), used_boxds),
-        ] {
-            for entry in fs::read_dir(&dir)?.flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if !used.contains(&name) {
-                    tracing::info!(image = %name, "removing an image that no box uses");
-                    fsutil::remove_tree(&entry.path())?;
-                }
-            }
-        }
-        Ok(())
+        remove_all_but(&self.paths.images(), used)
+    }
+
+    /// Removes the boxds that are not among `used`.
+    pub(super) fn sweep_boxds(&self, used: &[String]) -> io::Result<()> {
+        remove_all_but(&self.paths.boxd(), used)
     }
 
     /// The name that [`Self::current_host`] would have now, without making it.
     pub(super) fn current_host_name() -> String {
         format!("host-{}", fingerprint())
     }
+}
+
+fn remove_all_but(dir: &Path, used: &[String]) -> io::Result<()> {
+    for entry in fs::read_dir(dir)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !used.contains(&name) {
+            tracing::info!(folder = %entry.path().display(), "no box uses it: removed");
+            fsutil::remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn fingerprint() -> String {

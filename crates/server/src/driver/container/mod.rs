@@ -143,8 +143,10 @@ impl ContainerDriver {
             choosing_ids: Mutex::new(()),
             paths,
         };
+        let host = Arc::new(host);
+        make_image_ahead(Arc::clone(&host));
         Ok(Self {
-            host: Arc::new(host),
+            host,
             locks: Mutex::new(HashMap::new()),
         })
     }
@@ -264,6 +266,20 @@ impl Host {
     fn record(&self, id: BoxId) -> Result<record::Record, Trouble> {
         let record = record::Record::load(&self.paths.of(id)).when("read box.json")?;
         record.ok_or_else(|| Trouble::Gone(format!("box {id} has no files on this host")))
+    }
+}
+
+/// Makes the image in the background, so that the first box does not wait for it. A box that comes earlier
+/// waits for the same work.
+fn make_image_ahead(host: Arc<Host>) {
+    let thread = std::thread::Builder::new().name("icebox-image".to_owned());
+    let spawned = thread.spawn(move || {
+        if let Err(error) = host.images.current_host() {
+            tracing::warn!(%error, "the image `host` could not be made ahead");
+        }
+    });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread to make the image `host` ahead");
     }
 }
 

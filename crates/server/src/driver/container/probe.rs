@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::cgroup::Cgroup;
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While, copy, criu, record, seen};
+use super::{Host, Trouble, While, boot, copy, criu, record, seen};
 use crate::driver::{Capabilities, DriverError};
 
 /// What is known when a box's first process is gone and nobody saw why.
@@ -129,6 +129,8 @@ pub(super) fn list(host: &Host) -> Result<Vec<(BoxId, Seen)>, Trouble> {
     );
     ids.sort_unstable();
     ids.dedup();
+    // A server asks for the list once, when it starts: the time to tidy up after older versions.
+    boot::sweep_boxds(host)?;
     ids.into_iter()
         .map(|id| Ok((id, look(host, id)?)))
         .collect()
