@@ -52,7 +52,7 @@ impl Doctor {
 pub(super) fn check(data: &Path) -> Result<Vec<Check>, CliError> {
     let runtime =
         tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;
-    Ok(runtime.block_on(doctor(data, &ContainerDriver::find_boxd())))
+    Ok(runtime.block_on(doctor(data, &ContainerDriver::find_boxd(), &mut |_| {})))
 }
 
 /// One line for a check, and one for what to do about it.

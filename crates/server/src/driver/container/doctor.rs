@@ -42,28 +42,33 @@ pub enum CheckState {
     Fail,
 }
 
-/// Looks at this host, and when boxes can run here, runs one: boots it, freezes it to disk, thaws it.
-pub async fn doctor(data: &Path, boxd: &Path) -> Vec<Check> {
-    let mut checks = vec![
-        root(),
-        kernel(),
-        user_namespaces(),
-        cgroups(),
-        program("runc", probe::require_runc()),
-        program("boxd", probe::require_static(boxd)),
-        tool(
-            "ip",
-            "CRIU copies network namespaces with it: install iproute2",
-        ),
-        tool(
-            "tar",
-            "CRIU copies /tmp and /run of a box with it: install tar",
-        ),
-        criu(),
-        disk(data),
+/// Looks at this host, and when boxes can run here, runs one: boots it, freezes it to disk, thaws it. Each
+/// check is told to `tell` as soon as it is made; the last takes a second, and once as long as the image.
+pub async fn doctor(
+    data: &Path,
+    boxd: &Path,
+    tell: &mut (dyn FnMut(&Check) + Send),
+) -> Vec<Check> {
+    let looks: [&dyn Fn() -> Check; 10] = [
+        &root,
+        &kernel,
+        &user_namespaces,
+        &cgroups,
+        &|| program("runc", probe::require_runc()),
+        &|| program("boxd", probe::require_static(boxd)),
+        &|| tool("ip", "CRIU copies network namespaces with it: install iproute2"),
+        &|| tool("tar", "CRIU copies /tmp and /run of a box with it: install tar"),
+        &criu,
+        &|| disk(data),
     ];
+    let mut checks = Vec::new();
+    for look in looks {
+        let check = look();
+        tell(&check);
+        checks.push(check);
+    }
     let can_run = checks.iter().all(|c| c.state != CheckState::Fail);
-    checks.push(if can_run {
+    let last = if can_run {
         trial(data, boxd).await
     } else {
         warn(
@@ -71,7 +76,9 @@ pub async fn doctor(data: &Path, boxd: &Path) -> Vec<Check> {
             "not tried, since boxes cannot run yet",
             "mend what failed above first",
         )
-    });
+    };
+    tell(&last);
+    checks.push(last);
     checks
 }
 
