@@ -316,6 +316,7 @@ mod tests {
         }
     }
 
+    // 5.9: starts and thaws wait in one queue.
     #[test]
     fn the_oldest_goes_first_and_nobody_overtakes() {
         let mut fleet = Fleet::new(host(10, 1_000), Room::ENDLESS);
@@ -334,6 +335,7 @@ mod tests {
         assert_eq!(fleet.taken().memory_mb, 1_000);
     }
 
+    // 14.1: an account has limits of its own.
     #[test]
     fn an_account_that_has_all_it_may_is_passed_over() {
         let mut fleet = Fleet::new(host(10, 1_000), host(1, 1_000));
@@ -348,6 +350,7 @@ mod tests {
         assert_eq!(fleet.next_up(), Some(wish(2, 1, 100)));
     }
 
+    // 14.1: `waitForCapacitySec`.
     #[test]
     fn waiting_has_an_end_and_a_limit() {
         let mut fleet = Fleet::new(host(1, 1_000), Room::ENDLESS);
@@ -367,6 +370,7 @@ mod tests {
         );
     }
 
+    // 14.1: no room, now or ever.
     #[test]
     fn more_than_there_is_never_fits() {
         let mut fleet = Fleet::new(host(4, 1_000), host(4, 500));
@@ -374,6 +378,7 @@ mod tests {
         assert_eq!(fleet.enter(Time(0), wish(1, 1, 501), 9), Place::Never);
     }
 
+    // 5.9: a box has one place, whoever asks for it.
     #[test]
     fn asking_again_keeps_the_place_and_leaving_gives_it_up() {
         let mut fleet = Fleet::new(host(1, 1_000), Room::ENDLESS);
@@ -393,6 +398,7 @@ mod tests {
         assert_eq!(fleet.taken().boxes, 1);
     }
 
+    // 4.11: the budget of boxes that stay warm.
     #[test]
     fn the_least_recently_used_gives_way() {
         let mut warm = WarmBoxes::new(1_000);

@@ -50,7 +50,7 @@ pub struct Lifetime {
 /// What a lifetime counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifetimeFrom {
-    /// The start of creation; paused time does not count.
+    /// The moment its creation began; time spent frozen is left out.
     Creation,
     /// The latest boot, while the box is up.
     LatestBoot,

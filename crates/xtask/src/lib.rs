@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod crash;
+pub mod docs;
 pub mod harness;
 pub mod sim;
 pub mod tidy;

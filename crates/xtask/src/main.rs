@@ -32,6 +32,12 @@ enum Task {
         #[arg(long, default_value_t = 1_000, value_name = "N")]
         frozen: u32,
     },
+    /// Write docs/rules.md from the rules' own sentences.
+    Docs {
+        /// Only fail when the page says something else.
+        #[arg(long)]
+        check: bool,
+    },
     /// Let boxes live through random days of use, failures, crashes and gaps, and check what was promised.
     Sim {
         /// The same seed gives the same run.
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.task {
         Task::Tidy => tidy(),
+        Task::Docs { check } => xtask::docs::run(Path::new("."), check),
         Task::Sim {
             seed,
             boxes,

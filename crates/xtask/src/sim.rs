@@ -40,7 +40,7 @@ pub fn run(plan: Plan) -> anyhow::Result<()> {
         events += report.events;
         ensure!(
             report.violations.is_empty(),
-            "{} broken promises; again: {}",
+            "broken promises: {}; to see them again: {}",
             report.violations.len(),
             plan.again(seed)
         );

@@ -11,9 +11,9 @@ pub const RULE: Rule = Rule {
     name: "activity",
     elsewhere: None,
     title: "What counts as activity",
-    sentence: "Activity is any use of the box, and any request that comes through one of its URLs in the first \
-               2 hours after its last use: every HTTP request, and a WebSocket once, when it opens. Watching its \
-               live picture is not activity.",
+    sentence: "Activity is any use of the box, and any request that comes through one of its URLs in the first 2 \
+               hours after its last use. A WebSocket counts as one request, made when it opens. Watching the live \
+               picture is not activity.",
 };
 
 /// A request came through. Where nothing runs there is nothing to keep awake, so it leaves no trace.

@@ -10,6 +10,6 @@ pub const RULE: Rule = Rule {
     elsewhere: Some("crates/server/src/commands/presence.rs"),
     title: "How a conversation says who it is",
     sentence: "The header `X-Psbx-Agent` names the conversation behind a call: 1 to 64 letters, digits, `-` and \
-               `_`; a name that is none is ignored. While it is there it sends a heartbeat every minute, and it \
-               says so when it leaves.",
+               `_`; anything else there is ignored. As long as it lasts a conversation sends a heartbeat every \
+               minute, and at its end it says that it leaves.",
 };

@@ -74,7 +74,7 @@ pub struct AgentView {
     pub state: AgentState,
     /// Seconds since its last use or start; 0 while it is in use.
     pub idle_sec: i64,
-    /// The calls that last used it carried no id.
+    /// Whoever used it last gave no id.
     pub untracked: bool,
 }
 

@@ -17,9 +17,9 @@ pub const RULE: Rule = Rule {
     name: "freeze_commit",
     elsewhere: None,
     title: "A freeze is whole or did not happen",
-    sentence: "Whatever fails during a freeze, the box is ready as before or frozen with a good copy. A freeze that failed is \
-               tried again after 1 minute, then after longer and longer waits up to 16 minutes. A copy is never used once \
-               anything in the box has run again.",
+    sentence: "Nothing of a box is lost when a freeze fails: either it goes on as before, or it is frozen and its \
+               copy is good. A freeze that failed is tried again after 1 minute, then after longer and longer waits \
+               up to 16 minutes. A copy is never used once anything in the box has run again.",
 };
 
 /// The freeze under way is over.

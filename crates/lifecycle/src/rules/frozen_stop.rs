@@ -13,8 +13,8 @@ pub const RULE: Rule = Rule {
     name: "frozen_stop",
     elsewhere: None,
     title: "A frozen box stops for good",
-    sentence: "A frozen box is stopped for good 24 hours after it was last used or frozen, whichever was later, and \
-               its files go with it.",
+    sentence: "Left alone, a frozen box is stopped for good, and its files go with it: 24 hours after its last use \
+               or its freeze, whichever came later.",
 };
 
 /// The clock.

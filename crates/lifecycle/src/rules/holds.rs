@@ -17,8 +17,8 @@ pub const RULE: Rule = Rule {
     name: "holds",
     elsewhere: None,
     title: "What holds a box awake until it ends",
-    sentence: "A box does not freeze while a person has its screen, while a call that acts on it is under way, or while \
-               another box has a link open to it and is awake for something other than links.",
+    sentence: "A box stays awake while a person has its screen, while a call that acts on it is under way, and \
+               while another box has a link open to it and is awake for something other than links.",
 };
 
 /// What holds it until it ends, in the order readers see.

@@ -12,12 +12,13 @@ use crate::words;
 /// The rule.
 pub const RULE: Rule = Rule {
     number: "4.1",
-    also: &["4.8"],
+    also: &["4.8", "14.4"],
     name: "idle_freeze",
     elsewhere: None,
     title: "An idle box freezes",
-    sentence: "A box freezes after 10 minutes without activity: its memory is saved, its files stay, and its time is no \
-               longer billed. A use that comes first in the same instant keeps it awake.",
+    sentence: "A box freezes after 10 minutes without activity: its memory is saved, its files stay, and its time \
+               is no longer billed. Attached phones freeze first. A use that comes in the same instant keeps it \
+               awake.",
 };
 
 /// The wait after a freeze that failed.

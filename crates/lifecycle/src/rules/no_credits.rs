@@ -10,8 +10,9 @@ pub const RULE: Rule = Rule {
     name: "no_credits",
     elsewhere: None,
     title: "Out of credits",
-    sentence: "When an account runs out of credits, all its ready boxes freeze with their memory, whatever holds them. \
-               Waking one needs credits; nothing is lost meanwhile but the usual time until it stops for good.",
+    sentence: "When an account has no credits left, each of its ready boxes freezes and keeps its memory, no matter \
+               what holds it awake. Waking one needs credits; nothing is lost meanwhile but the usual time until it \
+               stops for good.",
 };
 
 /// The clock. After a freeze that failed it waits as the idle rule does.

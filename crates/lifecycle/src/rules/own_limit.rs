@@ -12,9 +12,9 @@ pub const RULE: Rule = Rule {
     name: "own_limit",
     elsewhere: None,
     title: "A box's own idle limit",
-    sentence: "`idleTimeoutMin` takes the place of the 24 hours: the box stops for good after that many minutes without \
-               use, frozen or not. While a call, a person or a link uses it the time has not begun. Requests, background \
-               commands and recordings do not extend it. At most 10080 minutes.",
+    sentence: "`idleTimeoutMin` takes the place of the 24 hours: once nobody has used the box for so many minutes, \
+               it is stopped for good, frozen or not. While a call, a person or a link uses it the time has not \
+               begun. Requests, background commands and recordings do not extend it. At most 10080 minutes.",
 };
 
 /// The clock.

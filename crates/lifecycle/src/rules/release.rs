@@ -16,8 +16,9 @@ pub const RULE: Rule = Rule {
     name: "release",
     elsewhere: None,
     title: "Right before it runs again",
-    sentence: "Before the first call runs after a wake, the box's clock, its old connections to the outside and its declared \
-               services are set right. A box that cannot be made to run in 5 tries counts as lost, and keeps its files.",
+    sentence: "Before the first call runs after a wake, the box's clock, its old connections to the outside and its \
+               declared services are set right: clients outside have to connect anew. A box that cannot be made to \
+               run in 5 tries counts as lost, and keeps its files.",
 };
 
 /// Tries before it counts as lost.

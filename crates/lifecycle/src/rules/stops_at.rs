@@ -14,9 +14,9 @@ pub const RULE: Rule = Rule {
     name: "stops_at",
     elsewhere: None,
     title: "When it will stop",
-    sentence: "`stopsAt` says when these rules stop the box for good unless something uses it before. For a ready box it \
-               looks through the coming freeze; it is absent while something without an end holds the box, and where \
-               nothing ever stops it.",
+    sentence: "`stopsAt` is the moment at which these rules end the box if nobody uses it until then. For a ready \
+               box it looks through the freeze that comes first; it is absent while something without an end holds \
+               the box, and where nothing ever ends it.",
 };
 
 /// When it stops for good, and the number of the rule that does it.

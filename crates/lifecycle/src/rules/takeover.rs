@@ -11,8 +11,8 @@ pub const RULE: Rule = Rule {
     name: "takeover",
     elsewhere: None,
     title: "A person at the screen",
-    sentence: "While a person has the screen, calls that write to the box wait; they are told since when, why and until \
-               when. Every takeover has a latest end, and that end is a use.",
+    sentence: "While a person has the screen, calls that write to the box are turned away; they are told since \
+               when, why and until when at the latest. Every takeover has such an end, and that end is a use.",
 };
 
 /// The clock.

@@ -80,7 +80,9 @@ fn a_rule_that_is_kept_elsewhere_is_named_there() {
             .unwrap_or_else(|error| panic!("rule {} is kept in {file}: {error}", rule.number));
         let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
         for number in [rule.number].iter().chain(rule.also) {
-            let named = numbers.clone().any(|word| word.trim_end_matches('.') == *number);
+            let named = numbers
+                .clone()
+                .any(|word| word.trim_end_matches('.') == *number);
             assert!(named, "{file} does not say where it keeps rule {number}");
         }
     }
