@@ -58,7 +58,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    fn as_str(self) -> &'static str {
+    /// Its name on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",

@@ -10,6 +10,7 @@ use icebox_wire::rest::ErrorBody;
 use serde_json::json;
 
 use crate::text::printable;
+use crate::words::Now;
 
 /// Why a verb did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -197,9 +198,24 @@ impl CliError {
         })
     }
 
+    /// The server's words, with what to type here in place of what to send.
+    fn words(&self) -> String {
+        let Self::Api { body, .. } = self else {
+            return self.to_string();
+        };
+        match body.code.as_str() {
+            "box_gone" => restorable(body, &Now::here()),
+            _ => None,
+        }
+        .unwrap_or_else(|| {
+            body.error
+                .replace("`\"coldRestart\": true`", "`icebox wake --cold`")
+        })
+    }
+
     /// The whole thing in one line, without `error: `.
     pub(crate) fn line(&self) -> String {
-        let mut line = self.to_string();
+        let mut line = self.words();
         let mut source = std::error::Error::source(self);
         while let Some(deeper) = source {
             line.push_str(": ");
@@ -266,5 +282,65 @@ impl CliError {
             | Self::Host(_)
             | Self::Demo { .. } => 1,
         }
+    }
+}
+
+/// How a stopped box that can come back does so: times are local, and the box is named as `icebox restore` takes it.
+fn restorable(body: &ErrorBody, now: &Now) -> Option<String> {
+    let field = |name: &str| body.more.get(name).and_then(|value| value.as_str());
+    let time = |name: &str| field(name).and_then(|at| at.parse().ok());
+    let until = now.at(time("restorableUntil")?);
+    let until = until.strip_prefix("at ").unwrap_or(&until);
+    let id = body
+        .error
+        .split_whitespace()
+        .skip_while(|word| *word != "box")
+        .nth(1)?;
+    let stopped = time("stoppedAt").map_or(String::new(), |at| format!(" {}", now.at(at)));
+    let why = field("statusReason").map_or(String::new(), |why| format!(" ({why})"));
+    Some(format!(
+        "box {id} was stopped{stopped}{why}; until {until} it comes back with `icebox restore {id}`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: &str, error: &str, more: serde_json::Value) -> CliError {
+        let body = ErrorBody {
+            error: error.to_owned(),
+            code: code.to_owned(),
+            more: more.as_object().cloned().unwrap_or_default(),
+        };
+        CliError::Api {
+            body,
+            retry_after: None,
+        }
+    }
+
+    #[test]
+    fn what_the_server_says_of_requests_is_said_in_verbs() {
+        let more = json!({"stoppedAt": "2020-03-04T13:00:00Z", "restorableUntil": "2020-03-05T13:00:00Z",
+            "statusReason": "unused for 24 h"});
+        let text = "box abcd was stopped at 2020-03-04T13:00:00Z (unused for 24 h); until 2020-03-05T13:00:00Z it can \
+                    be brought back: start with `\"restore\": \"abcd\"`";
+        let gone = refused("box_gone", text, more).line();
+        assert!(
+            gone.ends_with("it comes back with `icebox restore abcd`"),
+            "{gone}"
+        );
+        assert!(gone.contains("(unused for 24 h)"), "{gone}");
+        assert!(
+            !gone.contains("00Z") && !gone.contains("restore\""),
+            "{gone}"
+        );
+        let cold = "its copy is damaged: wake it with `\"coldRestart\": true`";
+        assert_eq!(
+            refused("wake_failed", cold, json!({})).line(),
+            "its copy is damaged: wake it with `icebox wake --cold`"
+        );
+        let other = "box abcd was stopped by a call";
+        assert_eq!(refused("box_gone", other, json!({})).line(), other);
     }
 }

@@ -3,6 +3,7 @@
 
 mod client;
 mod error;
+mod jsonl;
 mod printer;
 #[cfg(test)]
 mod sample;

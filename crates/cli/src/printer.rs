@@ -41,6 +41,13 @@ pub(crate) fn note(text: &str) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
+/// What the server says under a result (rule 6.4), a line each on standard error.
+pub(crate) fn notices(lines: &[String]) {
+    for line in lines {
+        note(&format!("icebox: {}", printable(line)));
+    }
+}
+
 /// The style of a status.
 pub(crate) fn status_style(status: Status) -> Style {
     match status {

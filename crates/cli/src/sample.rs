@@ -37,6 +37,8 @@ pub(crate) fn ready() -> BoxView {
         observed_at: None,
         state_recorded_at: None,
         why: Vec::new(),
+        steps: Vec::new(),
+        notices: Vec::new(),
         unknown_fields: Vec::new(),
     }
 }

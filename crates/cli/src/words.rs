@@ -34,7 +34,7 @@ impl Now {
     }
 
     /// The same in a sentence: `at 15:40`.
-    fn at(&self, at: Timestamp) -> String {
+    pub(crate) fn at(&self, at: Timestamp) -> String {
         let moment = self.moment(at);
         if moment.starts_with(|c: char| c.is_ascii_digit()) {
             format!("at {moment}")
@@ -134,7 +134,7 @@ fn because(what: &str, reason: Option<&str>) -> String {
 
 fn awake(view: &BoxView, now: &Now) -> String {
     let holds = view.freeze.as_ref().map_or(&[][..], |f| &f.blocked_by);
-    let mut reasons: Vec<String> = holds.iter().map(hold).collect();
+    let mut reasons = reasons(holds);
     if view.status == Status::Takeover && !holds.iter().any(|h| h.kind == "takeover") {
         reasons.insert(0, "a person has its screen".to_owned());
     }
@@ -144,13 +144,39 @@ fn awake(view: &BoxView, now: &Now) -> String {
     format!("awake because {}", reasons.join(", and "))
 }
 
-/// What one hold is, as a sentence.
-fn hold(block: &BlockView) -> String {
+/// What holds a box, a sentence each; commands in the background share one.
+fn reasons(holds: &[BlockView]) -> Vec<String> {
+    let background = |block: &&BlockView| block.kind == "background";
+    let mut more = holds.iter().filter(background).count().saturating_sub(1);
+    let mut first = true;
+    let told = holds.iter().filter(|block| {
+        let in_background = background(block);
+        !in_background || std::mem::take(&mut first)
+    });
+    told.map(|block| {
+        let others = if background(&block) {
+            std::mem::take(&mut more)
+        } else {
+            0
+        };
+        hold(block, others)
+    })
+    .collect()
+}
+
+/// What one hold is, as a sentence, with so many others like it.
+fn hold(block: &BlockView, others: usize) -> String {
     let what = match block.kind.as_str() {
-        "background" => match &block.label {
-            Some(command) => return format!("`{command}` runs in the background"),
-            None => "a command runs in the background",
-        },
+        "background" => {
+            let command = match &block.label {
+                Some(command) => format!("`{}`", one_line(command)),
+                None => "a command".to_owned(),
+            };
+            return match others {
+                0 => format!("{command} runs in the background"),
+                others => format!("{command} and {others} more run in the background"),
+            };
+        }
         "foreground" => "a call is under way",
         "url" => "its URLs were visited",
         "recording" => "its screen is being recorded",
@@ -160,6 +186,17 @@ fn hold(block: &BlockView) -> String {
         other => return because("something holds it", Some(other)),
     };
     because(what, block.label.as_deref())
+}
+
+/// The first line of a text, cut to what a list has room for.
+fn one_line(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let line = text.trim().lines().next().unwrap_or_default();
+    let cut: String = line.chars().take(SHOWN).collect();
+    if cut.len() < text.trim().len() {
+        return format!("{}…", cut.trim_end_matches(['…', ' ']));
+    }
+    cut
 }
 
 /// Why it is frozen, where it is, and what it kept.
@@ -190,9 +227,21 @@ fn freezing(view: &BoxView, now: &Now) -> Option<String> {
     if !matches!(view.status, Status::Ready | Status::Takeover) {
         return None;
     }
+    let held =
+        |freeze: &FreezeView| !freeze.blocked_by.is_empty() || view.status == Status::Takeover;
     Some(match &view.freeze {
-        None => "does not freeze by itself".to_owned(),
-        Some(FreezeView { at: None, .. }) => "does not freeze before that ends".to_owned(),
+        Some(FreezeView { at: Some(at), .. })
+            if view.stops_at.is_some_and(|stops| stops <= *at) =>
+        {
+            "will be stopped before it would freeze".to_owned()
+        }
+        Some(freeze @ FreezeView { at: None, .. }) if held(freeze) => {
+            "does not freeze before that ends".to_owned()
+        }
+        Some(FreezeView { at: None, .. }) if view.stops_at.is_some() => {
+            "will be stopped before it would freeze".to_owned()
+        }
+        None | Some(FreezeView { at: None, .. }) => "does not freeze by itself".to_owned(),
         Some(FreezeView { at: Some(at), .. }) if now.seconds_until(*at) <= 0 => {
             "freezes any moment".to_owned()
         }
@@ -351,7 +400,62 @@ mod tests {
                 label: label.map(str::to_owned),
                 until: None,
             };
-            assert_eq!(hold(&block), expected);
+            assert_eq!(hold(&block, 0), expected);
+        }
+    }
+
+    #[test]
+    fn rule_4_6_several_commands_share_a_sentence_and_long_ones_are_cut() {
+        let block = |kind: &str, label: &str| BlockView {
+            kind: kind.to_owned(),
+            label: (!label.is_empty()).then(|| label.to_owned()),
+            until: None,
+        };
+        let holds = [
+            block("background", "npm run dev"),
+            block("url", ""),
+            block("background", "make"),
+            block("background", "sleep 9"),
+        ];
+        assert_eq!(
+            reasons(&holds),
+            [
+                "`npm run dev` and 2 more run in the background",
+                "its URLs were visited"
+            ]
+        );
+        let long = "x".repeat(61);
+        for (label, shown) in [
+            ("cat <<EOF\nhello\nEOF", "cat <<EOF…".to_owned()),
+            ("make…", "make…".to_owned()),
+            (&long, format!("{}…", "x".repeat(60))),
+        ] {
+            let said = reasons(&[block("background", label)]);
+            assert_eq!(said, [format!("`{shown}` runs in the background")]);
+        }
+    }
+
+    #[test]
+    fn rule_6_2_a_stop_that_comes_first_is_said() {
+        let first = "awake, last used just now; will be stopped before it would freeze; \
+                     stops for good at 15:05 (in 5 min)";
+        let table = [
+            (freeze(None, &[]), first),
+            (freeze(Some(10), &[]), first),
+            (
+                freeze(None, &["foreground"]),
+                "awake because a call is under way; does not freeze before that ends; \
+                 stops for good at 15:05 (in 5 min)",
+            ),
+        ];
+        for (freeze, expected) in table {
+            let view = BoxView {
+                freeze,
+                last_used_at: at(0),
+                stops_at: Some(at(5)),
+                ..sample::ready()
+            };
+            assert_eq!(about(&view, &now()), expected);
         }
     }
 

@@ -264,6 +264,12 @@ fn exec_ends_as_the_command_did_and_passes_its_output_on() {
             "a",
             "icebox: the command was ended after 600 s; --timeout sets another limit\n",
         ),
+        (
+            r#""exitCode":0,"stdout":"a","stderr":"b\n","notices":["box x: soon"]"#,
+            0,
+            "a",
+            "b\nicebox: box x: soon\n",
+        ),
     ];
     for (fields, code, stdout, stderr) in table {
         let (url, asked) = server(vec![ok(&format!(r#"{{"execId":"00",{fields}}}"#))]);

@@ -77,7 +77,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         Clock::system(last_seen.unwrap_or_default())
     };
     let keys = store.keys(&config.data, clock.now())?;
-    let reader = store.reader()?;
+    let (reader, outbox) = (store.reader()?, store.reader()?);
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
         store,
@@ -87,7 +87,15 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         limits: config.limits.clone(),
     })
     .await?;
-    let commands = Commands::new(engine.clone(), boxds, driver, clock.clone(), config, reader);
+    let commands = Commands::new(
+        engine.clone(),
+        boxds,
+        driver,
+        clock.clone(),
+        config,
+        reader,
+        outbox,
+    );
     let host = rustix::system::uname();
     let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
     Ok(Server {
@@ -111,6 +119,11 @@ pub async fn serve(
         .map_err(|source| ServeError::Listen { address, source })?;
     let server = build(config, driver).await?;
     tracing::info!(%address, "serving");
+    let commands = server.commands.clone();
+    let shutdown = async move {
+        shutdown.await;
+        commands.end_streams();
+    };
     let served = serve_on(listener, server.router, shutdown).await;
     server.engine.shut_down().await;
     served

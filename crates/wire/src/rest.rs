@@ -254,6 +254,9 @@ pub struct ExecResponse {
     /// How long it ran, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ms: Option<u64>,
+    /// What the caller has to know besides: boxes that are about to be stopped (rule 6.4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// Answer of `GET /v1/boxes/{id}/procs`.
@@ -261,6 +264,9 @@ pub struct ExecResponse {
 pub struct ProcsResponse {
     /// Commands that run, then ended ones that are still known, newest first.
     pub procs: Vec<ProcView>,
+    /// What the caller has to know besides: boxes that are about to be stopped (rule 6.4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// One command of a box.
@@ -305,6 +311,9 @@ pub struct ListResponse {
     /// Hand it in as `cursor` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// What the caller has to know besides: boxes that are about to be stopped (rule 6.4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// `{"error", "code", …}`: every answer that is not a success.

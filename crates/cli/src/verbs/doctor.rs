@@ -33,14 +33,17 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let checks = check(&self.data)?;
+        let mut printed = Ok(());
+        let checks = check(&self.data, &mut |check| {
+            // The last one takes a while: who waits sees the others meanwhile.
+            if !self.json && printed.is_ok() {
+                printed = lines(check).iter().try_for_each(|line| printer::line(line));
+            }
+        })?;
+        printed?;
         if self.json {
             printer::line(&as_json(&checks))?;
         } else {
-            checks
-                .iter()
-                .flat_map(lines)
-                .try_for_each(|line| printer::line(&line))?;
             printer::line(&verdict(&checks))?;
         }
         let fit = checks.iter().all(|check| check.state != CheckState::Fail);
@@ -48,11 +51,14 @@ impl Doctor {
     }
 }
 
-/// Lets the driver look at this machine.
-pub(super) fn check(data: &Path) -> Result<Vec<Check>, CliError> {
+/// Lets the driver look at this machine; each check is told as soon as it is made.
+pub(super) fn check(
+    data: &Path,
+    tell: &mut (dyn FnMut(&Check) + Send),
+) -> Result<Vec<Check>, CliError> {
     let runtime =
         tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;
-    Ok(runtime.block_on(doctor(data, &ContainerDriver::find_boxd(), &mut |_| {})))
+    Ok(runtime.block_on(doctor(data, &ContainerDriver::find_boxd(), tell)))
 }
 
 /// One line for a check, and one for what to do about it.

@@ -1,14 +1,19 @@
 //! `icebox exec`: runs a command in a box and ends as the command did. Owns the exit codes, and asking again when the
 //! connection breaks: the client chooses the command's id, so a repeat answers with the first run's result.
 
+mod leave;
+mod live;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Command};
 use icebox_wire::rest::{ExecRequest, ExecResponse};
 
+use self::live::{Progress, Written};
 use crate::client::{Answer, Client, Stream, WORK_LIMIT};
 use crate::error::CliError;
 use crate::printer::{self, note};
@@ -20,6 +25,8 @@ use crate::text::{command_line, key_value};
 pub(super) const OWN_ERROR: u8 = 125;
 /// The exit code of a command that its deadline ended.
 const TIMED_OUT: u8 = 124;
+/// The exit code of a shell that finds no such program.
+const NOT_FOUND: u8 = 127;
 /// The deadline of a command that is given none, in seconds (rule 12.1).
 const DEFAULT_TIMEOUT_SEC: u32 = 600;
 /// How much standard input is sent at most, in bytes.
@@ -30,11 +37,14 @@ const REPEATS: u32 = 30;
 /// Run a command in a box and end with its exit code
 ///
 /// A frozen box wakes first. One argument is a line for bash; several are passed to the program as they are. The command
-/// runs in /work as the box's user. It goes on when this program is ended: find it with `icebox ps`.
+/// runs in /work as the box's user; its output comes as it writes it. It goes on when this program is ended: find it with
+/// `icebox ps`. A child that it leaves in the background and that keeps the output open delays the end: redirect its
+/// output. With --json each stream is its last 16 KB.
 ///
 /// Exit code: the command's; 124 when its deadline ended it; 128 and the signal's number when a signal did; 125 when
 /// Icebox could not run it.
 #[derive(Args)]
+#[command(override_usage = "icebox exec [OPTIONS] <BOX> -- <COMMAND>...")]
 #[command(after_help = "\
 Examples:
   icebox exec web -- ls -la
@@ -73,43 +83,52 @@ pub(crate) struct Exec {
 
 impl Exec {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let client = self.remote.client()?;
+        let client = Arc::new(self.remote.client()?);
         let id = box_id(&client, &self.word)?;
         let request = self.request()?;
-        let answer = run_once(&client, &id, &request)?;
-        let ended: ExecResponse = answer.read()?;
-        if self.remote.json {
-            printer::line(&answer.text)?;
-        } else if self.background {
-            printer::line(&ended.exec_id)?;
-            note(&format!(
-                "Its output: icebox logs --follow {} {}",
-                self.word, ended.exec_id
-            ));
-        } else {
-            pass_on(
-                &client,
-                &ended,
-                Stream::Stdout,
-                &mut std::io::stdout().lock(),
-            )?;
-            pass_on(
-                &client,
-                &ended,
-                Stream::Stderr,
-                &mut std::io::stderr().lock(),
-            )?;
-        }
         if self.background {
-            return Ok(ExitCode::SUCCESS);
+            return self.in_background(&run_once(&client, &id, &request)?);
         }
-        if ended.timed_out == Some(true) && !self.remote.json {
+        leave::tell_on_interrupt(&self.word, &request, self.remote.json)?;
+        if self.remote.json {
+            let answer = run_once(&client, &id, &request)?;
+            let ended: ExecResponse = answer.read()?;
+            printer::line(&answer.text)?;
+            printer::notices(&ended.notices);
+            return Ok(ExitCode::from(exit_code(&ended)));
+        }
+        let (answer, progress) = live::run(&client, &id, &request)?;
+        let ended: ExecResponse = answer.read()?;
+        pass_rest_on(&client, &ended, progress)?;
+        printer::notices(&ended.notices);
+        if ended.timed_out == Some(true) {
             let limit = request.timeout_sec.unwrap_or(DEFAULT_TIMEOUT_SEC);
             note(&format!(
                 "icebox: the command was ended after {limit} s; --timeout sets another limit"
             ));
         }
-        Ok(ExitCode::from(exit_code(&ended)))
+        let code = exit_code(&ended);
+        if let (NOT_FOUND, Some(flag)) = (code, late_flag(&self.command)) {
+            note(&format!(
+                "icebox: `{flag}` was taken as a part of the command: options of exec go before `--`"
+            ));
+        }
+        Ok(ExitCode::from(code))
+    }
+
+    fn in_background(&self, answer: &Answer) -> Result<ExitCode, CliError> {
+        let began: ExecResponse = answer.read()?;
+        if self.remote.json {
+            printer::line(&answer.text)?;
+        } else {
+            printer::line(&began.exec_id)?;
+            note(&format!(
+                "Its output: icebox logs --follow {} {}",
+                self.word, began.exec_id
+            ));
+        }
+        printer::notices(&began.notices);
+        Ok(ExitCode::SUCCESS)
     }
 
     fn request(&self) -> Result<ExecRequest, CliError> {
@@ -189,13 +208,30 @@ fn standard_input() -> Result<String, CliError> {
     })
 }
 
-/// Writes a stream of the ended command: as it came, or whole from the server when the answer has only a part of it.
+/// Writes what of the ended command's output is not written yet.
+fn pass_rest_on(client: &Client, ended: &ExecResponse, progress: Progress) -> Result<(), CliError> {
+    for stream in [Stream::Stdout, Stream::Stderr] {
+        let written = progress.of(stream);
+        let mut to: Box<dyn Write> = match stream {
+            Stream::Stdout => Box::new(std::io::stdout().lock()),
+            Stream::Stderr => Box::new(std::io::stderr().lock()),
+        };
+        pass_on(client, ended, stream, written, &mut *to)?;
+    }
+    Ok(())
+}
+
+/// Writes the rest of a stream: from the answer, or from the server when the answer has only a part of the stream.
 fn pass_on(
     client: &Client,
     ended: &ExecResponse,
     stream: Stream,
+    written: Written,
     to: &mut dyn Write,
 ) -> Result<(), CliError> {
+    if written.whole {
+        return Ok(());
+    }
     let text = match stream {
         Stream::Stdout => ended.stdout.as_deref(),
         Stream::Stderr => ended.stderr.as_deref(),
@@ -205,17 +241,35 @@ fn pass_on(
     let partial = ended.truncated == Some(true) || text.contains(char::REPLACEMENT_CHARACTER);
     match &ended.output_url {
         Some(url) if partial => {
-            let (_, mut whole) = client.output(url, stream, 0, false)?;
-            match printer::copy(&mut whole, to)? {
+            let (_, mut rest) = client.output(url, stream, written.to, false)?;
+            match printer::copy(&mut rest, to)? {
                 (_, None) => Ok(()),
                 (_, Some(error)) => Err(client.lost(error)),
             }
         }
         Some(_) | None => {
-            let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-            written.map_err(CliError::io("pass the output on"))
+            let from = usize::try_from(written.to).unwrap_or(usize::MAX);
+            let rest = text.as_bytes().get(from..).unwrap_or_default();
+            let passed = to.write_all(rest).and_then(|()| to.flush());
+            passed.map_err(CliError::io("pass the output on"))
         }
     }
+}
+
+/// The last word of a command of several, when it is one of the flags that exec takes before `--`.
+fn late_flag(command: &[String]) -> Option<&str> {
+    let [_, .., last] = command else { return None };
+    let exec = Exec::augment_args(Command::new("exec"));
+    let is_own = exec.get_arguments().any(|arg| {
+        let long = arg
+            .get_long()
+            .is_some_and(|long| last.strip_prefix("--") == Some(long));
+        let short = arg
+            .get_short()
+            .is_some_and(|short| *last == format!("-{short}"));
+        long || short
+    });
+    is_own.then_some(last)
 }
 
 fn exit_code(ended: &ExecResponse) -> u8 {
@@ -271,6 +325,22 @@ mod tests {
         ];
         for (ended, expected) in table {
             assert_eq!(exit_code(&ended), expected, "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_behind_the_command_is_noticed() {
+        let table: [(&[&str], Option<&str>); 6] = [
+            (&["npm run dev", "--background"], Some("--background")),
+            (&["npm run dev", "-b"], Some("-b")),
+            (&["ls", "--json"], Some("--json")),
+            (&["ls", "--all"], None),
+            (&["--background"], None),
+            (&["ls", "x--json"], None),
+        ];
+        for (command, expected) in table {
+            let command: Vec<_> = command.iter().map(|&word| word.to_owned()).collect();
+            assert_eq!(late_flag(&command), expected, "{command:?}");
         }
     }
 

@@ -24,6 +24,6 @@ pub(crate) struct Freeze {
 
 impl Freeze {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        self.many.post("freeze", None::<&()>, WORK_LIMIT)
+        self.many.post("freeze", None::<&()>, WORK_LIMIT, None)
     }
 }

@@ -11,6 +11,7 @@ use icebox_wire::rest::ProcView;
 
 use crate::client::{Client, Stream};
 use crate::error::CliError;
+use crate::jsonl::JsonLines;
 use crate::printer::{self, note};
 use crate::select::box_id;
 use crate::settings::Remote;
@@ -22,6 +23,9 @@ const REOPENS: u32 = 30;
 ///
 /// Standard output and standard error of the command go to those of this program. The whole output is kept (at most 64
 /// MiB a stream, then its middle is dropped). Asking is use: a frozen box wakes for it.
+///
+/// With --json each piece is a line `{"stream":"stdout","offset":N,"text":"…"}` on standard output; bytes that are not
+/// UTF-8 are replaced.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -76,24 +80,20 @@ impl Logs {
 
     /// Passes one stream on, opened again where it broke.
     fn copy(&self, client: &Client, url: &str, stream: Stream) -> Result<(), CliError> {
-        let mut to: Box<dyn Write> = match stream {
-            Stream::Stdout => Box::new(std::io::stdout()),
-            Stream::Stderr => Box::new(std::io::stderr()),
+        let mut to = match (self.remote.json, stream) {
+            (true, _) => Sink::Json(JsonLines::new(stream, self.offset, std::io::stdout())),
+            (false, Stream::Stdout) => Sink::Raw(Box::new(std::io::stdout())),
+            (false, Stream::Stderr) => Sink::Raw(Box::new(std::io::stderr())),
         };
         let mut at = self.offset;
         let mut failures = 0;
         loop {
             let broke = match client.output(url, stream, at, self.follow) {
                 Ok((begins, mut bytes)) => {
-                    if begins > at {
-                        note(&format!(
-                            "icebox: {} bytes are not kept any more",
-                            begins - at
-                        ));
-                    }
-                    let (copied, end) = printer::copy(&mut bytes, &mut *to)?;
+                    to.skip(at, begins)?;
+                    let (copied, end) = printer::copy(&mut bytes, to.writer())?;
                     at = begins + copied;
-                    let Some(error) = end else { return Ok(()) };
+                    let Some(error) = end else { return to.end() };
                     failures = if copied > 0 { 0 } else { failures };
                     client.lost(error)
                 }
@@ -109,6 +109,43 @@ impl Logs {
                 return Err(broke);
             }
             thread::sleep(Duration::from_secs(1));
+        }
+    }
+}
+
+/// Where one stream goes.
+enum Sink {
+    Raw(Box<dyn Write>),
+    Json(JsonLines<std::io::Stdout>),
+}
+
+impl Sink {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Raw(to) => to,
+            Self::Json(lines) => lines,
+        }
+    }
+
+    /// The next bytes begin at `begins` where `at` was wanted.
+    fn skip(&mut self, at: u64, begins: u64) -> Result<(), CliError> {
+        match self {
+            Self::Raw(_) if begins > at => note(&format!(
+                "icebox: {} bytes are not kept any more",
+                begins - at
+            )),
+            Self::Raw(_) => {}
+            Self::Json(lines) => lines
+                .skip_to(begins)
+                .map_err(CliError::io("pass the output on"))?,
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), CliError> {
+        match self {
+            Self::Raw(_) => Ok(()),
+            Self::Json(lines) => lines.end().map_err(CliError::io("pass the output on")),
         }
     }
 }

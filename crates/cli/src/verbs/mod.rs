@@ -122,25 +122,33 @@ struct Many {
     remote: Remote,
 }
 
+/// What is said besides of a box that was like that before.
+type Besides = fn(&BoxView) -> Option<&'static str>;
+
 impl Many {
-    /// Posts to each box in turn. A failure is told and does not skip the next ones.
+    /// Posts to each box in turn. A failure is told and does not skip the next ones. `besides` says what a person should
+    /// know of a box that was as it is handed in before it was posted to.
     fn post(
         &self,
         action: &str,
         body: Option<&impl Serialize>,
         limit: Duration,
+        besides: Option<Besides>,
     ) -> Result<ExitCode, CliError> {
         let client = self.remote.client()?;
         let mut failure = None;
         for word in &self.boxes {
             let done = box_id(&client, word).and_then(|id| {
                 let path = format!("/v1/boxes/{id}/{action}");
-                show(
-                    &client.post(&path, body, limit)?,
-                    &client,
-                    &id,
-                    self.remote.json,
-                )
+                let besides = besides.filter(|_| !self.remote.json);
+                // When the box cannot be read, the post says why.
+                let besides = besides.and_then(|besides| besides(&client.get_box(&id).ok()?.0));
+                let answer = client.post(&path, body, limit)?;
+                show(&answer, &client, &id, self.remote.json)?;
+                if let Some(text) = besides {
+                    printer::note(&format!("icebox: {}: {text}", crate::text::printable(word)));
+                }
+                Ok(())
             });
             // The last one is told by whoever called.
             if let Err(error) = done

@@ -43,6 +43,7 @@ impl Ps {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let client = self.remote.client()?;
         let (list, answer) = client.procs(&box_id(&client, &self.word)?)?;
+        printer::notices(&list.notices);
         if self.remote.json {
             printer::line(&answer.text)?;
             return Ok(ExitCode::SUCCESS);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,12 +11,15 @@ use icebox_wire::rest::{
     BoxView, PolicyFields, PolicyRequest, ServiceRequest, SizeRequest, StartRequest,
 };
 
-use crate::client::WORK_LIMIT;
+use crate::client::{Client, WORK_LIMIT};
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Remote;
-use crate::text::key_value;
+use crate::text::{key_value, printable};
 use crate::words::{self, Now};
+
+/// A start that takes longer waits for something.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Start a new box
 ///
@@ -43,7 +48,7 @@ pub(crate) struct Start {
     /// Memory in MiB [default: the server's]
     #[arg(long, value_name = "MIB")]
     memory_mb: Option<u64>,
-    /// Disk in GiB [default: the server's]
+    /// Disk in GiB, recorded only: nothing enforces it yet [default: the server's]
     #[arg(long, value_name = "GIB")]
     disk_gb: Option<u64>,
     /// A variable for every command in the box; may be repeated
@@ -52,7 +57,8 @@ pub(crate) struct Start {
     /// A named port, with `:web` one that people open in a browser; may be repeated
     #[arg(long, value_name = "NAME:PORT[:web]", value_parser = service)]
     service: Vec<ServiceRequest>,
-    /// Stop it for good after so many minutes without use, frozen or not, 1 to 10080 [default: 24 h after it froze]
+    /// Stop it for good after so many minutes without use, frozen or not, 1 to 10080; with less than the time to its
+    /// freeze it stops while it runs, and nothing is left to restore [default: 24 h after it froze]
     #[arg(long, value_name = "MIN")]
     idle_timeout_min: Option<u32>,
     /// A preset (agent, router, task) or an object of policy fields [default: agent, which freezes after 10 min]
@@ -76,12 +82,22 @@ impl Start {
         let client = self.remote.client()?;
         let limit = limit(self.wait_for_capacity_sec);
         let json = self.remote.json;
-        let answer = client.post("/v1/boxes", Some(&self.request()), limit)?;
+        let namesake = self.name.as_deref().filter(|_| !json);
+        let namesake = namesake.and_then(|name| namesake_of(&client, name));
+        let from_host = self.image.as_deref().is_none_or(|image| image == "host");
+        let request = self.request();
+        let answer = telling_when_slow(from_host && !json, || {
+            client.post("/v1/boxes", Some(&request), limit)
+        })?;
+        let view: BoxView = answer.read()?;
+        if let Some(text) = namesake {
+            printer::note(&text);
+        }
+        printer::notices(&view.notices);
         if json {
             printer::line(&answer.text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let view: BoxView = answer.read()?;
         printer::line(&view.id)?;
         printer::note(&words::about(&view, &Now::here()));
         Ok(ExitCode::SUCCESS)
@@ -108,6 +124,38 @@ impl Start {
             ..StartRequest::default()
         }
     }
+}
+
+/// What is said of another live box with that name. When there is no list, the start itself says why.
+fn namesake_of(client: &Client, name: &str) -> Option<String> {
+    let boxes = client.every_box(false).ok()??;
+    let other = boxes
+        .iter()
+        .find(|view| view.status.is_live() && view.name.as_deref() == Some(name))?;
+    Some(format!(
+        "icebox: another box is called `{}`, too ({}): name them by their ids from now on",
+        printable(name),
+        other.id
+    ))
+}
+
+/// Does it, and says what it may be waiting for when it takes long.
+fn telling_when_slow<T>(tell: bool, start: impl FnOnce() -> T) -> T {
+    let (done, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        if tell {
+            scope.spawn(move || {
+                if ended.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
+                    printer::note(
+                        "icebox: the image of this host is being prepared; only the first box waits for it",
+                    );
+                }
+            });
+        }
+        let started = start();
+        drop(done);
+        started
+    })
 }
 
 /// How long a start that may queue for room is waited for.

@@ -36,6 +36,7 @@ impl Status {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let client = self.remote.client()?;
         let (view, answer) = client.get_box(&box_id(&client, &self.word)?)?;
+        printer::notices(&view.notices);
         if self.remote.json {
             printer::line(&answer.text)?;
             return Ok(ExitCode::SUCCESS);
@@ -76,7 +77,11 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
     if view.restorable_until.is_some() {
         facts.push(("restore", format!("icebox restore {}", view.id)));
     }
-    if let Some(agent) = &view.agent {
+    if let Some(agent) = view
+        .agent
+        .as_ref()
+        .filter(|agent| agent.untracked != Some(true))
+    {
         facts.push(("agent", agent.state.clone()));
     }
     for service in &view.services {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use icebox_wire::rest::WakeRequest;
+use icebox_wire::rest::{BoxView, Status, WakeRequest};
 
 use super::Many;
 use crate::client::WORK_LIMIT;
@@ -28,6 +28,37 @@ pub(crate) struct Wake {
 impl Wake {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let body = self.cold.then_some(WakeRequest { cold_restart: true });
-        self.many.post("wake", body.as_ref(), WORK_LIMIT)
+        let besides = self
+            .cold
+            .then_some(nothing_to_do as fn(&BoxView) -> Option<&'static str>);
+        self.many.post("wake", body.as_ref(), WORK_LIMIT, besides)
+    }
+}
+
+/// What a cold wake comes to when the box is not frozen.
+fn nothing_to_do(before: &BoxView) -> Option<&'static str> {
+    matches!(before.status, Status::Ready | Status::Takeover)
+        .then_some("it was awake already: nothing was restarted")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn rule_5_7_a_cold_wake_restarts_only_what_is_frozen() {
+        for (status, said) in [
+            (Status::Ready, true),
+            (Status::Takeover, true),
+            (Status::Frozen, false),
+            (Status::Interrupted, false),
+        ] {
+            let before = BoxView {
+                status,
+                ..sample::ready()
+            };
+            assert_eq!(nothing_to_do(&before).is_some(), said, "{status}");
+        }
     }
 }

@@ -44,7 +44,11 @@ pub(super) async fn list(
         .filter(|_| more)
         .map(|view| format!("{}-{}", view.sandbox.last_use.0, view.id()));
     let boxes = page.iter().map(|view| app.show(&caller, view)).collect();
-    Ok(Json(ListResponse { boxes, next_cursor }))
+    Ok(Json(ListResponse {
+        boxes,
+        next_cursor,
+        notices: app.commands.notices(&caller, None),
+    }))
 }
 
 fn read_cursor(text: &str) -> Result<Cursor, Trouble> {

@@ -23,6 +23,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::TakenOver => (StatusCode::LOCKED, "taken_over"),
         Kind::BoxGone => (StatusCode::GONE, "box_gone"),
         Kind::Interrupted => (StatusCode::CONFLICT, "interrupted"),
+        Kind::EventsGone => (StatusCode::GONE, "events_gone"),
         Kind::InUse => (StatusCode::CONFLICT, "in_use"),
         Kind::LifetimeOver => (StatusCode::CONFLICT, "lifetime_over"),
         Kind::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, "no_capacity"),
@@ -42,14 +43,24 @@ impl IntoResponse for Trouble {
     }
 }
 
-fn respond(status: StatusCode, code: &str, trouble: Trouble) -> Response {
-    let body = ErrorBody {
+/// How trouble looks inside an answer whose status line is out already.
+pub(super) fn body(trouble: Trouble) -> ErrorBody {
+    let (_, code) = on_the_wire(trouble.kind);
+    in_words(code, trouble)
+}
+
+fn in_words(code: &str, trouble: Trouble) -> ErrorBody {
+    ErrorBody {
         error: trouble.text,
         code: code.to_owned(),
         more: trouble.more,
-    };
-    let mut response = (status, Json(body)).into_response();
-    if let Some(sec) = trouble.retry_after_sec {
+    }
+}
+
+fn respond(status: StatusCode, code: &str, trouble: Trouble) -> Response {
+    let retry_after_sec = trouble.retry_after_sec;
+    let mut response = (status, Json(in_words(code, trouble))).into_response();
+    if let Some(sec) = retry_after_sec {
         response.headers_mut().insert(RETRY_AFTER, sec.into());
     }
     if status == StatusCode::UNAUTHORIZED {

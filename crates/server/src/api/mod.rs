@@ -3,6 +3,7 @@
 
 mod boxes;
 mod error;
+mod events;
 mod input;
 mod ops;
 mod procs;
@@ -42,6 +43,7 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
         .route("/v1/host", get(ops::host))
+        .route("/v1/events", get(events::events))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
         .route("/v1/agents/{id}/leave", post(ops::leave))
         .route("/v1/boxes", get(boxes::list).post(boxes::start))

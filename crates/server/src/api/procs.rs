@@ -9,6 +9,7 @@ use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{ExecRequest, ExecResponse, OUTPUT_OFFSET_HEADER, ProcView, ProcsResponse};
 
 use super::App;
@@ -26,7 +27,9 @@ pub(super) async fn exec(
     Path(id): Path<String>,
     Body(request): Body<ExecRequest>,
 ) -> Result<Json<ExecResponse>, Trouble> {
-    app.commands.exec(&caller, &id, request).await.map(Json)
+    let mut done = app.commands.exec(&caller, &id, request).await?;
+    done.notices = app.commands.notices(&caller, BoxId::parse(&id));
+    Ok(Json(done))
 }
 
 pub(super) async fn list(
@@ -37,7 +40,8 @@ pub(super) async fn list(
 ) -> Result<Json<ProcsResponse>, Trouble> {
     params.only(&[])?;
     let procs = app.commands.procs(&caller, &id).await?;
-    Ok(Json(ProcsResponse { procs }))
+    let notices = app.commands.notices(&caller, BoxId::parse(&id));
+    Ok(Json(ProcsResponse { procs, notices }))
 }
 
 pub(super) async fn one(

@@ -14,7 +14,7 @@ use super::App;
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
 use crate::engine::View;
-use crate::store::Why;
+use crate::store::{StoredStep, Why};
 
 /// Fields a box may have, by name. Absent ones are no mistake to ask for.
 const FIELDS: &[&str] = &[
@@ -50,6 +50,7 @@ const FIELDS: &[&str] = &[
     "stateRecordedAt",
     "why",
     "steps",
+    "notices",
     "disk",
     "running",
     "health",
@@ -58,19 +59,21 @@ const FIELDS: &[&str] = &[
 ];
 
 impl App {
-    /// A box with the last decisions about it.
+    /// A box with the last decisions about it, its steps, and what the caller has to know (rules 6.4, 11.3).
     pub(super) async fn describe(
         &self,
         caller: &Caller,
         view: &Arc<View>,
     ) -> Result<rest::BoxView, Trouble> {
-        let why = self.commands.why(view.id()).await?;
+        let (why, steps) = self.commands.past(view.id()).await?;
         let mut shown = self.show(caller, view);
         shown.why = why.into_iter().map(why_view).collect();
+        shown.steps = steps.into_iter().map(step_view).collect();
+        shown.notices = self.commands.notices(caller, Some(view.id()));
         Ok(shown)
     }
 
-    /// A box without reasons, as lists have it.
+    /// A box without its past, as lists have it.
     pub(super) fn show(&self, caller: &Caller, view: &View) -> rest::BoxView {
         let now = self.commands.clock().now();
         let sandbox = &view.sandbox;
@@ -138,6 +141,8 @@ impl App {
             observed_at: view.observed_at.map(timestamp),
             state_recorded_at: Some(timestamp(view.recorded_at)),
             why: Vec::new(),
+            steps: Vec::new(),
+            notices: Vec::new(),
             unknown_fields: Vec::new(),
         }
     }
@@ -182,6 +187,22 @@ fn why_view(why: Why) -> rest::WhyView {
     }
 }
 
+fn step_view(step: StoredStep) -> rest::StepView {
+    rest::StepView {
+        at: timestamp(step.at),
+        kind: step.kind,
+        summary: step.summary,
+        note: step.note,
+        detail: step.detail,
+        ms: step.ending.ms,
+        ok: step.ending.error.is_none(),
+        exit_code: step.ending.exit_code,
+        signal: step.ending.signal,
+        timed_out: step.ending.timed_out.then_some(true),
+        error: step.ending.error,
+    }
+}
+
 fn status(status: Status) -> rest::Status {
     match status {
         Status::Claimed => rest::Status::Claimed,
@@ -197,7 +218,7 @@ fn status(status: Status) -> rest::Status {
     }
 }
 
-/// Only some fields of a box (rule 11.5): the named ones, with id and status.
+/// Only some fields of a box (rule 11.5): the named ones, with id and status, and what has to be known in any case.
 pub(super) fn only(shown: rest::BoxView, fields: &str) -> Result<Value, Trouble> {
     let whole = serde_json::to_value(shown).map_err(|error| Trouble::internal(&error))?;
     let Value::Object(mut whole) = whole else {
@@ -206,7 +227,7 @@ pub(super) fn only(shown: rest::BoxView, fields: &str) -> Result<Value, Trouble>
     let mut some = Map::new();
     let mut unknown: Vec<&str> = Vec::new();
     let asked = fields.split(',').map(str::trim).filter(|f| !f.is_empty());
-    for field in ["id", "status"].into_iter().chain(asked) {
+    for field in ["id", "status", "notices"].into_iter().chain(asked) {
         match whole.remove(field) {
             Some(value) => {
                 some.insert(field.to_owned(), value);

@@ -14,7 +14,7 @@ use crate::driver::Capabilities;
 use crate::record::{Service, Size};
 
 /// The longest name of a box, in characters.
-pub const NAME_LEN: usize = 60;
+const NAME_LEN: usize = 60;
 /// The longest goal.
 pub const GOAL_LEN: usize = 500;
 /// The longest note of an exec.
@@ -36,7 +36,6 @@ const ENV_LEN: usize = 64 * 1024;
 const METADATA_COUNT: usize = 64;
 const METADATA_LEN: usize = 1_000;
 const SERVICES: usize = 32;
-const IMAGE_LEN: usize = 300;
 const CWD_LEN: usize = 4_096;
 const MIN_MILLI_CPUS: u32 = 100;
 const MIN_MEMORY_MB: u64 = 64;
@@ -44,11 +43,8 @@ const MIN_MEMORY_MB: u64 = 64;
 /// What each field takes, for messages about values that are out of range or not even of the right type.
 const FIELDS: &[(&str, &str)] = &[
     ("goal", "a text of at most 500 characters"),
-    ("name", "a text of at most 60 characters"),
-    (
-        "image",
-        "`host`, `oci:<ref>` or `rootfs:<folder or tar file>`",
-    ),
+    ("name", "a text of 1 to 60 characters, no control characters"),
+    ("image", "`host`, the one image so far"),
     ("idleTimeoutMin", "a whole number from 1 to 10080 (minutes)"),
     (
         "waitForCapacitySec",
@@ -60,7 +56,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("coldRestart", "true or false"),
     ("background", "true or false"),
     ("readOnly", "true or false"),
-    ("cmd", "a text of 1 to 131072 bytes"),
+    ("cmd", "a text of 1 to 131072 bytes, none of them NUL"),
     ("cwd", "a path of at most 4096 bytes"),
     ("timeoutSec", "a whole number from 1 to 3600 (seconds)"),
     ("stdin", "a text of at most 1048576 bytes"),
@@ -68,7 +64,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("execId", "16 hexadecimal digits, lowercase"),
     (
         "env",
-        "an object of at most 256 variables, names and values together at most 65536 bytes",
+        "an object of at most 256 variables, names and values together at most 65536 bytes, none of them NUL",
     ),
     (
         "metadata",
@@ -122,6 +118,8 @@ const FIELDS: &[(&str, &str)] = &[
     ("stream", "`stdout` or `stderr`"),
     ("offset", "a whole number of bytes, at least 0"),
     ("follow", "1 or 0"),
+    ("since", "the whole number of an event, at least 0"),
+    ("Last-Event-ID", "the whole number of an event, at least 0"),
     ("waitSec", "a whole number from 0 to 300 (seconds)"),
     ("graceSec", "a whole number from 0 to 60 (seconds)"),
     ("client", "a text"),
@@ -166,13 +164,20 @@ pub fn idle_timeout(minutes: Option<u32>) -> Result<Option<Ms>, Trouble> {
 /// The image.
 pub fn image(image: Option<String>) -> Result<String, Trouble> {
     let image = image.unwrap_or_else(|| "host".to_owned());
-    let named = ["oci:", "rootfs:"].iter().any(|kind| {
-        image
-            .strip_prefix(kind)
-            .is_some_and(|rest| !rest.is_empty())
-    });
-    let fits = (image == "host" || named) && image.len() <= IMAGE_LEN && !image.contains('\0');
-    if fits { Ok(image) } else { Err(unfit("image")) }
+    if image == "host" {
+        Ok(image)
+    } else {
+        Err(unfit("image"))
+    }
+}
+
+/// A name for people.
+pub fn name(name: Option<&str>) -> Result<(), Trouble> {
+    text("name", name, NAME_LEN)?;
+    match name {
+        Some(name) if name.is_empty() || name.contains(char::is_control) => Err(unfit("name")),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Variables of a box or a command.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use connectrpc::client::CallOptions;
-use icebox_lifecycle::{BoxId, Event, State};
+use icebox_lifecycle::{BoxId, Event, State, Time};
 use icebox_wire::boxd::{
     self, ConnectError, ErrorCode, ProcInfo, ProcRequest, ProcResult, ProcsRequest,
     StopProcRequest, WaitRequest,
@@ -15,8 +15,9 @@ use icebox_wire::rest::{ExecRequest, ExecResponse, ProcView};
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, check, wait};
 use crate::boxd::label;
-use crate::engine::CallUnderWay;
+use crate::engine::{CallUnderWay, View};
 use crate::random;
+use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, cut};
 
 /// How much of each stream an answer carries, in bytes.
 const TAIL_BYTES: u32 = 16 * 1024;
@@ -53,10 +54,34 @@ impl Commands {
         id: BoxId,
         request: ExecRequest,
     ) -> Result<ExecResponse, Trouble> {
-        let (call, _) = self.acting(caller, id, !request.read_only).await?;
+        let began = self.0.clock.now();
+        let (call, answer) = self.begin(caller, id, !request.read_only).await?;
+        let exec_id = request.exec_id.clone().unwrap_or_else(random::hex::<8>);
+        let step = step(&request, &exec_id, began);
+        let done = self.run_in(&call, &answer.view, request, &exec_id).await;
+        match step {
+            Some(mut step) => {
+                step.ending = ending(&done, self.0.clock.now().since(began));
+                call.end_with(step).await;
+            }
+            None => call.end().await,
+        }
+        done.map_err(|trouble| trouble.with("execId", exec_id))
+    }
+
+    async fn run_in(
+        &self,
+        call: &CallUnderWay,
+        view: &View,
+        request: ExecRequest,
+        exec_id: &str,
+    ) -> Result<ExecResponse, Trouble> {
+        let id = view.id();
+        if !wait::is_ready(view) {
+            self.until_ready(id).await?;
+        }
         let background = request.background;
         let shown = label(&request.cmd);
-        let exec_id = request.exec_id.unwrap_or_else(random::hex::<8>);
         let limit_sec = match (request.timeout_sec, background) {
             (Some(sec), _) => sec,
             (None, true) => 0,
@@ -64,7 +89,7 @@ impl Commands {
         };
         let limit = Duration::from_secs(u64::from(limit_sec));
         let asked = boxd::ExecRequest {
-            exec_id: exec_id.clone(),
+            exec_id: exec_id.to_owned(),
             cmd: request.cmd,
             cwd: request.cwd.unwrap_or_default(),
             env: request.env.into_iter().collect(),
@@ -76,7 +101,7 @@ impl Commands {
         };
         let patience = if background { QUICK } else { limit + SLACK };
         let answer = self
-            .ask_daemon(&call, id, true, || {
+            .ask_daemon(call, id, true, || {
                 let (client, asked) = (self.0.boxds.client(id), asked.clone());
                 async move {
                     let options = CallOptions::default().with_timeout(patience);
@@ -84,14 +109,17 @@ impl Commands {
                     Ok(answer.into_owned())
                 }
             })
-            .await
-            .map_err(|trouble| trouble.with("execId", exec_id.clone()))?;
-        if background {
-            self.background_began(id, &exec_id, shown).await;
+            .await?;
+        if answer.joined && answer.result.proc.cmd != asked.cmd {
+            return Err(Trouble::bad(
+                "execId",
+                "an id of its own for each command; this one belongs to another",
+            ));
         }
-        call.end().await;
-        let result: &ProcResult = &answer.result;
-        Ok(response(id, exec_id, background, result))
+        if background {
+            self.background_began(id, exec_id, shown).await;
+        }
+        Ok(response(id, exec_id.to_owned(), background, &answer.result))
     }
 
     async fn background_began(&self, id: BoxId, exec_id: &str, label: String) {
@@ -290,6 +318,43 @@ fn said(error: &ConnectError) -> Trouble {
     Trouble::internal(&format!("boxd: {:?}: {text}", error.code))
 }
 
+/// The step that a command is (rule 11.3), before it ran; `None` for an adapter's housekeeping.
+fn step(request: &ExecRequest, exec_id: &str, at: Time) -> Option<HistoryStep> {
+    let cwd = request.cwd.as_deref().unwrap_or_default();
+    let cwd = format!("{}/", cwd.strip_prefix("/work/").unwrap_or(cwd));
+    if cwd.starts_with(".psbx-sync/") || request.cmd.contains("/work/.psbx-sync/") {
+        return None;
+    }
+    Some(HistoryStep {
+        at,
+        exec: Some(exec_id.to_owned()),
+        kind: "exec",
+        summary: cut(&request.cmd, SUMMARY_LEN),
+        note: request.note.clone(),
+        detail: request.background.then_some("background"),
+        ending: Ending::default(),
+    })
+}
+
+/// How a command's step ended. One that nobody waited for has only begun.
+fn ending(done: &Result<ExecResponse, Trouble>, took_ms: i64) -> Ending {
+    let took = u64::try_from(took_ms).ok();
+    match done {
+        Ok(done) => Ending {
+            ms: done.ms.or(took),
+            error: None,
+            exit_code: done.exit_code,
+            signal: done.signal.clone(),
+            timed_out: done.timed_out == Some(true),
+        },
+        Err(trouble) => Ending {
+            ms: took,
+            error: Some(cut(&trouble.text, ERROR_LEN)),
+            ..Ending::default()
+        },
+    }
+}
+
 fn response(id: BoxId, exec_id: String, background: bool, result: &ProcResult) -> ExecResponse {
     if background {
         return ExecResponse {
@@ -313,6 +378,7 @@ fn response(id: BoxId, exec_id: String, background: bool, result: &ProcResult) -
         stderr: text(&result.stderr_tail),
         truncated: Some(result.stdout_truncated || result.stderr_truncated),
         ms: Some(result.elapsed_ms),
+        notices: Vec::new(),
     }
 }
 

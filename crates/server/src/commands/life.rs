@@ -80,15 +80,12 @@ impl Commands {
     ) -> Result<Arc<View>, Trouble> {
         let view = self.find(caller, id)?;
         let id = view.id();
-        let text = |field, value: &Option<Option<String>>, most| {
-            check::text(
-                field,
-                value.as_ref().and_then(|value| value.as_deref()),
-                most,
-            )
-        };
-        text("name", &request.name, check::NAME_LEN)?;
-        text("goal", &request.goal, check::GOAL_LEN)?;
+        if let Some(ended) = Trouble::of_ended(&view, self.0.clock.now()) {
+            return Err(ended);
+        }
+        check::name(request.name.as_ref().and_then(Option::as_deref))?;
+        let goal = request.goal.as_ref().and_then(Option::as_deref);
+        check::text("goal", goal, check::GOAL_LEN)?;
         let limit = match request.idle_timeout_min {
             Some(minutes) => Some(check::idle_timeout(minutes)?),
             None => None,

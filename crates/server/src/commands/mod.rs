@@ -2,8 +2,10 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 pub mod check;
+mod events;
 mod exec;
 mod life;
+mod notices;
 mod output;
 mod presence;
 mod start;
@@ -19,10 +21,11 @@ use crate::boxd::Boxds;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::Driver;
-use crate::engine::{Answer, AskError, CallUnderWay, Engine, View};
+use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, View};
 use crate::record::AccountId;
-use crate::store::{Reader, Why};
+use crate::store::{Reader, StoreError, StoredStep, Why};
 
+pub use events::{EventReader, EventsRequest};
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use trouble::{Kind, Trouble};
@@ -47,6 +50,7 @@ struct Inner {
     clock: Clock,
     config: Config,
     reader: Arc<Reader>,
+    outbox: events::Outbox,
     presences: Presences,
     /// Starts that wait for room, in the order they came.
     queue: tokio::sync::Mutex<()>,
@@ -64,6 +68,7 @@ impl Commands {
         clock: Clock,
         config: Config,
         reader: Reader,
+        outbox: Reader,
     ) -> Self {
         Self(Arc::new(Inner {
             engine,
@@ -72,6 +77,7 @@ impl Commands {
             clock,
             config,
             reader: Arc::new(reader),
+            outbox: events::Outbox::new(outbox),
             presences: Presences::default(),
             queue: tokio::sync::Mutex::new(()),
             waiting: AtomicUsize::new(0),
@@ -116,13 +122,15 @@ impl Commands {
             .ok_or_else(|| Trouble::no_such_box(id))
     }
 
-    /// The last decisions about a box.
-    pub async fn why(&self, id: BoxId) -> Result<Vec<Why>, Trouble> {
+    /// The last decisions about a box, and what the last calls did with it (rule 11.3).
+    pub async fn past(&self, id: BoxId) -> Result<(Vec<Why>, Vec<StoredStep>), Trouble> {
         let reader = Arc::clone(&self.0.reader);
-        tokio::task::spawn_blocking(move || reader.why(id))
+        let kept_from = self.0.clock.now() - KEPT_MS;
+        let read = move || Ok((reader.why(id)?, reader.steps(id, kept_from)?));
+        tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| Trouble::internal(&error))?
-            .map_err(|error| Trouble::internal(&error))
+            .map_err(|error: StoreError| Trouble::internal(&error))
     }
 
     /// Begins a call that acts on a box of the caller, and waits until it is ready.
@@ -132,13 +140,23 @@ impl Commands {
         id: BoxId,
         writes: bool,
     ) -> Result<(CallUnderWay, Answer), Trouble> {
-        let agent = caller.agent.clone();
-        let began = self.0.engine.begin_call(id, CallKind::Acts, writes, agent);
-        let (call, mut answer) = began.await.map_err(|error| ask(error, id))?;
+        let (call, mut answer) = self.begin(caller, id, writes).await?;
         if !wait::is_ready(&answer.view) {
             answer.view = self.until_ready(id).await?;
         }
         Ok((call, answer))
+    }
+
+    /// Begins a call that acts on a box of the caller, which may not be ready yet.
+    async fn begin(
+        &self,
+        caller: &Caller,
+        id: BoxId,
+        writes: bool,
+    ) -> Result<(CallUnderWay, Answer), Trouble> {
+        let agent = caller.agent.clone();
+        let began = self.0.engine.begin_call(id, CallKind::Acts, writes, agent);
+        began.await.map_err(|error| ask(error, id))
     }
 }
 

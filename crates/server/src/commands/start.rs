@@ -35,7 +35,7 @@ impl Commands {
             return Err(check::unfit("waitForCapacitySec"));
         }
         check::text("goal", request.goal.as_deref(), check::GOAL_LEN)?;
-        check::text("name", request.name.as_deref(), check::NAME_LEN)?;
+        check::name(request.name.as_deref())?;
         let patience = Duration::from_secs(u64::from(wait_sec));
         if let Some(id) = &request.restore {
             return self.restore(caller, id, &request, patience).await;

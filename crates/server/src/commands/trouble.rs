@@ -26,6 +26,8 @@ pub enum Kind {
     BoxGone,
     /// The box was lost (rule 2.2).
     Interrupted,
+    /// Events that were asked for are not kept any more.
+    EventsGone,
     /// The box is being used (rule 4.2).
     InUse,
     /// Nothing of its lifetime is left (rule 12.4).
@@ -88,6 +90,7 @@ impl Trouble {
                 | Kind::TakenOver
                 | Kind::BoxGone
                 | Kind::Interrupted
+                | Kind::EventsGone
                 | Kind::InUse
                 | Kind::LifetimeOver
                 | Kind::StartFailed

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::views::View;
 use crate::record::Record;
+use crate::store::HistoryStep;
 
 /// How many messages may wait.
 const CAPACITY: usize = 4096;
@@ -30,8 +31,10 @@ pub(super) enum Message {
     Ask(BoxId, Command, Reply),
     /// The record or the settings change.
     Patch(BoxId, Box<Patch>, Reply),
-    /// A call ends, and somebody waits until it shows.
-    Ended(BoxId, CallId, Reply),
+    /// A call ends, and somebody waits until it shows; with what it came to, if that is a step (rule 11.3).
+    Ended(BoxId, CallId, Option<Box<HistoryStep>>, Reply),
+    /// A step that could not be written yet.
+    Step(BoxId, Box<HistoryStep>),
     /// Something happened; nobody waits for it.
     Event(BoxId, Event),
     /// An effect came to its end; with the operation that it answers, if any.

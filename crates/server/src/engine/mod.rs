@@ -1,6 +1,7 @@
 //! The engine: one loop that owns every box. A turn takes what came in, steps each box at one moment, commits once,
 //! carries effects out and shows the new views. Owns the order of these; knows no HTTP, no SQL and no runtime.
 
+mod commit;
 mod deadlines;
 mod effects;
 mod inbox;
@@ -22,12 +23,13 @@ use crate::boxd::Boxds;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::driver::{Driver, DriverError};
-use crate::store::{Store, StoreError};
+use crate::store::{HistoryStep, Store, StoreError};
 
 pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
 pub use views::{Cursor, View, Views};
 
 use inbox::{Message, Sender};
+pub(crate) use work::KEPT_MS;
 
 /// What the engine is made of.
 pub struct Parts {
@@ -245,9 +247,18 @@ pub struct CallUnderWay {
 
 impl CallUnderWay {
     /// Ends the call and waits until that shows, so that whoever is answered afterwards sees the box as it is then.
-    pub async fn end(mut self) {
+    pub async fn end(self) {
+        self.end_as(None).await;
+    }
+
+    /// The same for a call that is a step of its box (rule 11.3): both are written together.
+    pub async fn end_with(self, step: HistoryStep) {
+        self.end_as(Some(Box::new(step))).await;
+    }
+
+    async fn end_as(mut self, step: Option<Box<HistoryStep>>) {
         let (reply, ended) = oneshot::channel();
-        let message = Message::Ended(self.id, self.call, reply);
+        let message = Message::Ended(self.id, self.call, step, reply);
         if self.inbox.send(message).await.is_ok() {
             self.over = true;
             // Whatever came of it, there is nothing more to do about this call.

@@ -71,6 +71,7 @@ impl Loop {
                     | Message::Ask(..)
                     | Message::Patch(..)
                     | Message::Ended(..)
+                    | Message::Step(..)
                     | Message::Event(..)
                     | Message::Done(..)
                     | Message::Exited(..) => self.core.take(&mut turn, message),

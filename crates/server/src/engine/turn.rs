@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use icebox_lifecycle::time::{DAY, Ms, SEC};
+use icebox_lifecycle::time::{Ms, SEC};
 use icebox_lifecycle::{
-    Admission, Ask, BoxId, Change, Command, Decision, Event, OpId, Outcome, Processes, Sandbox,
-    Seen, State, Time,
+    Admission, Ask, BoxId, Change, Command, Event, OpId, Outcome, Processes, Sandbox, Seen, State,
+    Time,
 };
 use tokio::runtime::Handle;
 
@@ -19,10 +19,10 @@ use super::inbox::{Admitted, Answer, AskError, Call, Message, NewBox, Patch, Rep
 use super::views::{View, Views};
 use super::warm::Warm;
 use super::watch::Watches;
-use super::work::{KEPT_MS, Work, deadline, forgotten_at, is_in_ram};
+use super::work::{Work, deadline, forgotten_at, is_in_ram};
 use super::{Counters, Parts};
 use crate::clock::Clock;
-use crate::store::{Batch, Store, StoreError};
+use crate::store::{HistoryStep, Store, StoreError};
 
 /// Boxes whose deadlines are looked at in one turn, so that a flood of them does not hold up what comes in.
 const MOST_DUE: usize = 1024;
@@ -46,20 +46,29 @@ pub(super) struct Core {
     most_running: usize,
     running: usize,
     last_turn: Time,
-    last_heartbeat: Time,
-    last_sweep: Time,
+    pub(super) last_heartbeat: Time,
+    pub(super) last_sweep: Time,
 }
 
 /// One turn under way.
 pub(super) struct Turn {
-    now: Time,
-    work: BTreeMap<BoxId, Work>,
+    pub(super) now: Time,
+    pub(super) work: BTreeMap<BoxId, Work>,
     replies: Vec<Waiting>,
     /// What to take up again if the commit fails.
     again: Vec<Message>,
     due: Vec<BoxId>,
-    removed: Vec<BoxId>,
+    pub(super) removed: Vec<BoxId>,
+    /// What calls came to.
+    pub(super) steps: Vec<(BoxId, HistoryStep)>,
     created: usize,
+}
+
+impl Turn {
+    fn remember(&mut self, id: BoxId, step: Box<HistoryStep>) {
+        self.steps.push((id, (*step).clone()));
+        self.again.push(Message::Step(id, step));
+    }
 }
 
 struct Waiting {
@@ -105,6 +114,7 @@ impl Core {
             again: Vec::new(),
             due: Vec::new(),
             removed: Vec::new(),
+            steps: Vec::new(),
             created: 0,
         };
         let silence = now.since(self.last_turn);
@@ -132,9 +142,12 @@ impl Core {
                 let taken = self.patch(turn, id, *patch);
                 turn.replies.push(Waiting { id, reply, taken });
             }
-            Message::Ended(id, call, reply) => {
+            Message::Ended(id, call, step, reply) => {
                 let ended = Event::CallEnded { call };
                 turn.again.push(Message::Event(id, ended.clone()));
+                if let Some(step) = step {
+                    turn.remember(id, step);
+                }
                 let known = self.step(turn, id, ended);
                 let taken = known.map(|()| Admitted::Accepted).ok_or(AskError::NotFound);
                 turn.replies.push(Waiting { id, reply, taken });
@@ -143,6 +156,7 @@ impl Core {
                 turn.again.push(Message::Event(id, event.clone()));
                 self.step(turn, id, event);
             }
+            Message::Step(id, step) => turn.remember(id, step),
             Message::Done(id, op, outcome) => self.done(turn, id, op, outcome),
             Message::Exited(id, watch, detail) => {
                 turn.again.push(Message::Exited(id, watch, detail.clone()));
@@ -178,18 +192,8 @@ impl Core {
     pub(super) fn step(&mut self, turn: &mut Turn, id: BoxId, event: Event) -> Option<()> {
         let now = turn.now;
         let work = self.work(turn, id)?;
-        let decision = work.sandbox.handle(now, event);
-        self.note(turn, id, decision);
+        work.handle(now, event);
         Some(())
-    }
-
-    fn note(&mut self, turn: &mut Turn, id: BoxId, decision: Decision) {
-        let Some(work) = turn.work.get_mut(&id) else {
-            return;
-        };
-        work.changed = work.changed.max(decision.changed);
-        work.effects.extend(decision.effects);
-        work.reasons.extend(decision.reasons);
     }
 
     fn work<'t>(&self, turn: &'t mut Turn, id: BoxId) -> Option<&'t mut Work> {
@@ -210,8 +214,8 @@ impl Core {
         } else {
             let (sandbox, decision) = Sandbox::new(id, new.policy, turn.now, new.agent);
             turn.created += 1;
-            turn.work.insert(id, Work::new(sandbox, new.record));
-            self.note(turn, id, decision);
+            let work = Work::new(sandbox, new.record, turn.now, decision);
+            turn.work.insert(id, work);
             Ok(Admitted::Accepted)
         };
         turn.replies.push(Waiting { id, reply, taken });
@@ -251,8 +255,13 @@ impl Core {
             if brings_back && !self.has_room(turn) {
                 return Err(AskError::NoCapacity);
             }
-            turn.created += usize::from(brings_back);
             self.step(turn, id, Event::Command(command));
+            if brings_back {
+                turn.created += 1;
+                let now = turn.now;
+                let step = self.work(turn, id).map(|work| work.restored(now));
+                turn.steps.extend(step.map(|step| (id, step)));
+            }
         }
         Ok(admitted)
     }
@@ -351,8 +360,13 @@ impl Core {
             };
             answers.push((waiting, before));
         }
+        let mut told = false;
         for work in std::mem::take(&mut turn.work).into_values() {
+            told |= !work.told.is_empty();
             self.publish(turn.now, work);
+        }
+        if told {
+            self.views.tell();
         }
         for (waiting, before) in answers {
             let view = before.or_else(|| self.views.get(waiting.id));
@@ -381,43 +395,6 @@ impl Core {
             self.deadlines.set(id, Some(later));
         }
         turn.again
-    }
-
-    fn commit(&mut self, turn: &Turn) -> Result<(), StoreError> {
-        let now = turn.now;
-        let mut batch = Batch {
-            removed: turn.removed.clone(),
-            ..Batch::default()
-        };
-        for (id, work) in &turn.work {
-            batch.durable |= work.changed == Change::Transition;
-            batch.puts.push(work.put(now));
-            batch
-                .reasons
-                .extend(work.reasons.iter().map(|reason| (*id, reason)));
-            batch.events.extend(work.announcement(now));
-        }
-        if now.since(self.last_heartbeat) >= HEARTBEAT_MS {
-            batch.last_seen = Some(now);
-        }
-        if now.since(self.last_sweep) >= DAY {
-            batch.events_before = Some(now - KEPT_MS);
-        }
-        let nothing = batch.puts.is_empty()
-            && batch.removed.is_empty()
-            && batch.last_seen.is_none()
-            && batch.events_before.is_none();
-        if nothing {
-            return Ok(());
-        }
-        self.store.commit(&batch)?;
-        if batch.last_seen.is_some() {
-            self.last_heartbeat = now;
-        }
-        if batch.events_before.is_some() {
-            self.last_sweep = now;
-        }
-        Ok(())
     }
 
     fn publish(&mut self, now: Time, mut work: Work) {

@@ -43,6 +43,12 @@ impl View {
         matches!(self.sandbox.state, State::Terminated { .. })
     }
 
+    /// The conversation it belongs to while it is live.
+    fn agent(&self) -> Option<&str> {
+        let agent = self.sandbox.agent.id.as_deref();
+        agent.filter(|_| self.sandbox.is_live())
+    }
+
     fn key(&self) -> Key {
         (Reverse(self.sandbox.last_use.0), self.id())
     }
@@ -55,6 +61,8 @@ type Key = (Reverse<i64>, BoxId);
 struct Lists {
     active: BTreeSet<Key>,
     stopped: BTreeSet<Key>,
+    /// The live boxes of each conversation (rule 7.3).
+    used: HashMap<Box<str>, BTreeSet<BoxId>>,
 }
 
 /// Where a page of a list begins: after this moment of last use and this id.
@@ -71,6 +79,8 @@ pub struct Views {
     waiters: AtomicUsize,
     /// Counts boxes that left RAM, for those who wait for room.
     room: watch::Sender<u64>,
+    /// Counts turns that announced something, for those who follow events.
+    told: watch::Sender<u64>,
 }
 
 impl Default for Views {
@@ -82,6 +92,7 @@ impl Default for Views {
             waiting: Mutex::default(),
             waiters: AtomicUsize::new(0),
             room: watch::Sender::new(0),
+            told: watch::Sender::new(0),
         }
     }
 }
@@ -140,6 +151,14 @@ impl Views {
         ids.into_iter().filter_map(|id| self.get(id)).collect()
     }
 
+    /// The live boxes that a conversation was the last to use, at most `limit`, by id.
+    #[must_use]
+    pub fn used_by(&self, account: AccountId, agent: &str, limit: usize) -> Vec<BoxId> {
+        let lists = self.lists.read().unwrap_or_else(PoisonError::into_inner);
+        let used = lists.get(&account).and_then(|lists| lists.used.get(agent));
+        used.map_or_else(Vec::new, |ids| ids.iter().take(limit).copied().collect())
+    }
+
     /// Waits until `check` breaks with an answer for a view of the box; `None` when the box is forgotten.
     pub async fn wait_for<T>(
         &self,
@@ -165,6 +184,12 @@ impl Views {
     #[must_use]
     pub fn room(&self) -> watch::Receiver<u64> {
         self.room.subscribe()
+    }
+
+    /// Changes each time there are new events in the store.
+    #[must_use]
+    pub fn told(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
     }
 
     fn subscribe(&self, id: BoxId) -> watch::Receiver<u64> {
@@ -196,16 +221,17 @@ impl Views {
             let shard = self.shard(id).write();
             shard
                 .unwrap_or_else(PoisonError::into_inner)
-                .insert(id, view)
+                .insert(id, Arc::clone(&view))
         };
-        let place = |view: &View| (view.key(), view.is_stopped());
-        if old.as_deref().map(place) != Some((key, stopped)) {
+        let moved = old.as_deref().map(|old| (old.key(), old.is_stopped())) != Some((key, stopped));
+        let passed_on = old.as_deref().and_then(View::agent) != view.agent();
+        if moved || passed_on {
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
             let lists = lists.entry(account).or_default();
             if let Some(old) = &old {
-                lists.of(old.is_stopped()).remove(&old.key());
+                lists.take_out(old);
             }
-            lists.of(stopped).insert(key);
+            lists.put_in(&view);
         }
         self.wake(id);
     }
@@ -219,7 +245,7 @@ impl Views {
         if let Some(old) = old {
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(lists) = lists.get_mut(&old.record.account) {
-                lists.of(old.is_stopped()).remove(&old.key());
+                lists.take_out(&old);
             }
         }
         self.wake(id);
@@ -228,6 +254,11 @@ impl Views {
     /// Tells those who wait for room that there may be some.
     pub(super) fn made_room(&self) {
         self.room.send_modify(|count| *count += 1);
+    }
+
+    /// Tells those who follow events that there are new ones.
+    pub(super) fn tell(&self) {
+        self.told.send_modify(|count| *count += 1);
     }
 
     fn wake(&self, id: BoxId) {
@@ -248,6 +279,29 @@ impl Views {
 }
 
 impl Lists {
+    fn put_in(&mut self, view: &View) {
+        self.of(view.is_stopped()).insert(view.key());
+        if let Some(agent) = view.agent() {
+            let used = match self.used.get_mut(agent) {
+                Some(used) => used,
+                None => self.used.entry(agent.into()).or_default(),
+            };
+            used.insert(view.id());
+        }
+    }
+
+    fn take_out(&mut self, view: &View) {
+        self.of(view.is_stopped()).remove(&view.key());
+        if let Some(agent) = view.agent()
+            && let Some(used) = self.used.get_mut(agent)
+        {
+            used.remove(&view.id());
+            if used.is_empty() {
+                self.used.remove(agent);
+            }
+        }
+    }
+
     fn of(&mut self, stopped: bool) -> &mut BTreeSet<Key> {
         if stopped {
             &mut self.stopped

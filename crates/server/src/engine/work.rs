@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
+use icebox_lifecycle::state::End;
 use icebox_lifecycle::time::{DAY, Ms};
-use icebox_lifecycle::{Change, Effect, Reason, Sandbox, State, Time};
+use icebox_lifecycle::{Change, Decision, Effect, Event, Reason, Sandbox, State, Status, Time};
 
 use super::views::View;
 use crate::record::Record;
-use crate::store::{Announced, Put};
+use crate::store::{Announced, ERROR_LEN, Ending, HistoryStep, Put, SUMMARY_LEN, cut};
 
 /// How long stopped boxes and events are kept (rule 6.8).
-pub(super) const KEPT_MS: Ms = 7 * DAY;
+pub(crate) const KEPT_MS: Ms = 7 * DAY;
+/// The rule of a change that no other rule decided: the next state of the diagram (2.1).
+const BY_ITSELF: &str = "2.1";
 
 /// A box in this turn.
 pub(super) struct Work {
@@ -23,6 +26,9 @@ pub(super) struct Work {
     pub(super) changed: Change,
     pub(super) effects: Vec<Effect>,
     pub(super) reasons: Vec<Reason>,
+    /// One event for each change of its status, with the rule that made it.
+    pub(super) told: Vec<Announced>,
+    pub(super) steps: Vec<HistoryStep>,
 }
 
 impl Work {
@@ -36,13 +42,15 @@ impl Work {
             changed: Change::None,
             effects: Vec::new(),
             reasons: Vec::new(),
+            told: Vec::new(),
+            steps: Vec::new(),
             before: Some(view),
         }
     }
 
     /// A box that is made in this turn.
-    pub(super) fn new(sandbox: Sandbox, record: Record) -> Self {
-        Self {
+    pub(super) fn new(sandbox: Sandbox, record: Record, now: Time, decision: Decision) -> Self {
+        let mut work = Self {
             before: None,
             sandbox,
             record: Arc::new(record),
@@ -51,7 +59,11 @@ impl Work {
             changed: Change::None,
             effects: Vec::new(),
             reasons: Vec::new(),
-        }
+            told: Vec::new(),
+            steps: Vec::new(),
+        };
+        work.note(now, None, decision);
+        work
     }
 
     pub(super) fn view(&self, now: Time) -> View {
@@ -90,26 +102,117 @@ impl Work {
         }
     }
 
-    /// What outsiders are told: the status it went to and the rule that said so.
-    pub(super) fn announcement(&self, now: Time) -> Option<Announced> {
-        let from = self
-            .before
-            .as_deref()
-            .map(|before| before.sandbox.status().as_str());
-        let to = self.sandbox.status().as_str();
-        if from == Some(to) {
+    /// Takes one event in, and notes what came of it.
+    pub(super) fn handle(&mut self, now: Time, event: Event) {
+        let from = self.sandbox.status();
+        let call = under_way(&self.sandbox);
+        let decision = self.sandbox.handle(now, event);
+        if let Some(call) = call {
+            self.steps.extend(self.step_of(call, now));
+        }
+        self.note(now, Some(from), decision);
+    }
+
+    fn note(&mut self, now: Time, from: Option<Status>, decision: Decision) {
+        let to = self.sandbox.status();
+        if from != Some(to) {
+            let reason = decision.reasons.last();
+            let text = reason.map(|reason| reason.text.as_str());
+            let from = from.map(Status::as_str);
+            self.told.push(Announced {
+                at: now,
+                account: self.record.account,
+                id: self.sandbox.id,
+                kind: to.as_str().to_owned(),
+                rule: Some(reason.map_or(BY_ITSELF, |reason| reason.rule)),
+                body: serde_json::json!({ "from": from, "text": text }).to_string(),
+            });
+        }
+        self.changed = self.changed.max(decision.changed);
+        self.effects.extend(decision.effects);
+        self.reasons.extend(decision.reasons);
+    }
+
+    /// The step that the end of a start or a stop is, if it has ended (rule 11.3).
+    fn step_of(&self, call: UnderWay, now: Time) -> Option<HistoryStep> {
+        if under_way(&self.sandbox) == Some(call) {
             return None;
         }
-        let reason = self.reasons.last();
-        let text = reason.map(|reason| reason.text.as_str());
-        Some(Announced {
-            at: now,
-            account: self.record.account,
-            id: self.sandbox.id,
-            kind: to.to_owned(),
-            rule: reason.map(|reason| reason.rule),
-            body: serde_json::json!({ "from": from, "text": text }).to_string(),
+        let (kind, began, done) = match call {
+            UnderWay::Start => {
+                let done = self.sandbox.state == State::Ready;
+                ("start", self.sandbox.created_at, done)
+            }
+            UnderWay::Stop => {
+                let done = matches!(self.sandbox.state, State::Terminated { .. });
+                let before = self.before.as_deref();
+                let stopping = before.filter(|view| under_way(&view.sandbox) == Some(call));
+                ("stop", stopping.map_or(now, |view| view.recorded_at), done)
+            }
+        };
+        let reason = || {
+            let reason = self.sandbox.status_reason();
+            let reason = reason.unwrap_or_else(|| format!("it is {}", self.sandbox.status()));
+            cut(&reason, ERROR_LEN)
+        };
+        Some(HistoryStep {
+            at: began,
+            ending: Ending {
+                ms: u64::try_from(now.since(began)).ok(),
+                error: (!done).then(reason),
+                ..Ending::default()
+            },
+            ..self.step(kind, began)
         })
+    }
+
+    /// The step that a restore is; the wake that follows is told in other ways.
+    pub(super) fn restored(&self, now: Time) -> HistoryStep {
+        HistoryStep {
+            detail: Some("restored"),
+            ..self.step("start", now)
+        }
+    }
+
+    fn step(&self, kind: &'static str, at: Time) -> HistoryStep {
+        let named = self.record.goal.as_ref().or(self.record.name.as_ref());
+        let image = || format!("image {}", self.record.image);
+        HistoryStep {
+            at,
+            exec: None,
+            kind,
+            summary: cut(&named.cloned().unwrap_or_else(image), SUMMARY_LEN),
+            note: None,
+            detail: None,
+            ending: Ending::default(),
+        }
+    }
+}
+
+/// A call that the state itself keeps in mind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnderWay {
+    Start,
+    Stop,
+}
+
+fn under_way(sandbox: &Sandbox) -> Option<UnderWay> {
+    match &sandbox.state {
+        State::Starting {
+            keep_files: false, ..
+        } => Some(UnderWay::Start),
+        State::Stopping {
+            end: End::Asked, ..
+        } => Some(UnderWay::Stop),
+        State::Starting { .. }
+        | State::Ready
+        | State::Freezing { .. }
+        | State::Frozen(_)
+        | State::Thawing { .. }
+        | State::Releasing { .. }
+        | State::Stopping { .. }
+        | State::Terminated { .. }
+        | State::Interrupted { .. } => None,
     }
 }
 

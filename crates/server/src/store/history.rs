@@ -12,6 +12,11 @@ const STEPS_SHOWN: usize = 30;
 /// How many are kept of one box, so that a busy one does not fill the disk.
 const STEPS_KEPT: i64 = 200;
 
+/// The longest summary, in characters, the sign of a cut included (rule 11.3).
+pub const SUMMARY_LEN: usize = 200;
+/// The longest error of a step.
+pub const ERROR_LEN: usize = 1_000;
+
 /// What one call came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStep {
@@ -81,12 +86,17 @@ pub struct StoredStep {
     pub ending: Ending,
 }
 
-pub(super) fn add(
-    tx: &Transaction<'_>,
-    id: BoxId,
-    seq: i64,
-    step: &HistoryStep,
-) -> rusqlite::Result<()> {
+/// A text of at most so many characters; a longer one ends with `…`.
+#[must_use]
+pub fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(most.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
+pub(super) fn add(tx: &Transaction<'_>, id: BoxId, step: &HistoryStep) -> rusqlite::Result<()> {
     let body = Body {
         kind: step.kind.to_owned(),
         summary: step.summary.clone(),
@@ -99,11 +109,12 @@ pub(super) fn add(
     let ok = step.ending.error.is_none();
     // A repeat replaces a try that failed and nothing else.
     tx.prepare_cached(
-        "INSERT INTO steps (box, seq, at_ms, exec, ok, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        "INSERT INTO steps (box, seq, at_ms, exec, ok, body)
+         SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5 FROM steps WHERE box = ?1
          ON CONFLICT (box, exec) WHERE exec IS NOT NULL
          DO UPDATE SET ok = excluded.ok, body = excluded.body WHERE steps.ok = 0",
     )?
-    .execute(params![id.as_str(), seq, step.at.0, step.exec, ok, body])?;
+    .execute(params![id.as_str(), step.at.0, step.exec, ok, body])?;
     tx.prepare_cached(
         "DELETE FROM steps WHERE box = ?1 AND seq <= (
              SELECT seq FROM steps WHERE box = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)",

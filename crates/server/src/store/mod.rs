@@ -1,5 +1,5 @@
 //! The only place that knows SQL. One SQLite file keeps every box, the reasons of the last decisions, the outbox of
-//! events, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
+//! events, the steps of calls, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
 mod events;
@@ -22,7 +22,7 @@ use crate::record::{AccountId, Record};
 use crate::steps;
 
 pub use events::{Announced, EventPage, Told};
-pub use history::{Ending, HistoryStep, StoredStep};
+pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut};
 pub use keys::{ADMIN_KEY_FILE, Keys};
 
 /// How many reasons are kept for each box.
@@ -97,7 +97,6 @@ pub struct Store {
     path: PathBuf,
     durable: bool,
     next_reason: i64,
-    next_step: i64,
     _lock: File,
 }
 
@@ -182,17 +181,16 @@ impl Store {
             })?;
         let mut db = connect(&path)?;
         schema::migrate(&mut db)?;
-        let next = |sql| db.query_row(sql, [], |row| row.get(0));
-        let next_reason =
-            next("SELECT coalesce(max(seq), 0) + 1 FROM reasons").map_err(StoreError::Read)?;
-        let next_step =
-            next("SELECT coalesce(max(seq), 0) + 1 FROM steps").map_err(StoreError::Read)?;
+        let next_reason = db
+            .query_row("SELECT coalesce(max(seq), 0) + 1 FROM reasons", [], |row| {
+                row.get(0)
+            })
+            .map_err(StoreError::Read)?;
         Ok(Self {
             db,
             path,
             durable: true,
             next_reason,
-            next_step,
             _lock: lock,
         })
     }
@@ -257,8 +255,7 @@ impl Store {
             events::add(&tx, event)?;
         }
         for (id, step) in &batch.steps {
-            history::add(&tx, *id, self.next_step, step)?;
-            self.next_step += 1;
+            history::add(&tx, *id, step)?;
         }
         for id in &batch.removed {
             for sql in [

@@ -64,7 +64,8 @@ const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     CREATE UNIQUE INDEX steps_of_exec ON steps (box, exec) WHERE exec IS NOT NULL;
     CREATE INDEX steps_at ON steps (at_ms);
-"];
+",
+];
 
 /// Brings a file up to date; refuses one from a newer server.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {

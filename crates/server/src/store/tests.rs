@@ -233,3 +233,108 @@ fn a_database_of_a_newer_server_is_left_alone() {
         "{refused}"
     );
 }
+
+fn step(at: i64, exec: Option<&str>, error: Option<&str>) -> HistoryStep {
+    HistoryStep {
+        at: Time(at),
+        exec: exec.map(str::to_owned),
+        kind: "exec",
+        summary: format!("step {at}"),
+        note: None,
+        detail: None,
+        ending: Ending {
+            error: error.map(str::to_owned),
+            ..Ending::default()
+        },
+    }
+}
+
+#[test]
+fn a_busy_box_keeps_few_steps_and_a_repeat_replaces_a_failure_only() {
+    let data = tempfile::tempdir().unwrap();
+    let mut store = open(data.path());
+    let steps = (0..500).map(|at| (id("a"), step(at, None, None)));
+    let mut batch = Batch {
+        steps: steps.collect(),
+        ..Batch::default()
+    };
+    let repeated = [
+        step(7, Some("x"), Some("no")),
+        step(8, Some("x"), None),
+        step(9, Some("x"), Some("late")),
+    ];
+    batch
+        .steps
+        .extend(repeated.into_iter().map(|step| (id("b"), step)));
+    store.commit(&batch).unwrap();
+    let count: i64 = store
+        .db
+        .query_row("SELECT count(*) FROM steps", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(count, 200 + 1);
+    let reader = store.reader().unwrap();
+    let shown = reader.steps(id("a"), Time(0)).unwrap();
+    let at: Vec<i64> = shown.iter().map(|step| step.at.0).collect();
+    assert_eq!(at, (470..500).collect::<Vec<_>>());
+    let shown = reader.steps(id("b"), Time(0)).unwrap();
+    assert_eq!((shown.len(), &shown[0].ending.error), (1, &None));
+}
+
+#[test]
+fn a_sweep_takes_what_is_too_old_and_numbers_are_never_used_again() {
+    let data = tempfile::tempdir().unwrap();
+    let mut store = open(data.path());
+    let event = |at: i64| Announced {
+        at: Time(at),
+        account: AccountId(1),
+        id: id("a"),
+        kind: "ready".into(),
+        rule: Some("2.1"),
+        body: "{}".into(),
+    };
+    let batch = Batch {
+        events: [1, 2, 2, 3].map(event).into(),
+        steps: [1, 2].map(|at| (id("a"), step(at, None, None))).into(),
+        ..Batch::default()
+    };
+    store.commit(&batch).unwrap();
+    let reader = store.reader().unwrap();
+    let mut sweep = |from: i64, events: Vec<Announced>| {
+        let batch = Batch {
+            kept_from: Some(Time(from)),
+            ..Batch::default()
+        };
+        store.commit(&batch).unwrap();
+        let batch = Batch {
+            events,
+            ..Batch::default()
+        };
+        store.commit(&batch).unwrap();
+        let page = reader.events(AccountId(1), 0, 10).unwrap();
+        let seqs: Vec<i64> = page.events.iter().map(|event| event.seq).collect();
+        (page.oldest, page.newest, seqs)
+    };
+    assert_eq!(sweep(2, Vec::new()), (2, 4, vec![2, 3, 4]));
+    assert_eq!(sweep(9, Vec::new()), (5, 4, vec![]));
+    assert_eq!(sweep(9, vec![event(9)]), (5, 5, vec![5]));
+    assert_eq!(reader.steps(id("a"), Time(0)).unwrap(), []);
+}
+
+#[test]
+fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
+    let data = tempfile::tempdir().unwrap();
+    let store = open(data.path());
+    store
+        .db
+        .execute_batch("DROP TABLE steps; DROP INDEX events_of; PRAGMA user_version = 1")
+        .unwrap();
+    drop(store);
+    let mut store = open(data.path());
+    let batch = Batch {
+        steps: vec![(id("a"), step(1, None, None))],
+        ..Batch::default()
+    };
+    store.commit(&batch).unwrap();
+    let reader = store.reader().unwrap();
+    assert_eq!(reader.steps(id("a"), Time(0)).unwrap().len(), 1);
+}

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use icebox_lifecycle::BoxId;
+use icebox_server::commands::Commands;
 use icebox_server::config::{Config, Limits};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
@@ -32,6 +34,7 @@ pub(crate) struct Rig {
 struct Server {
     runtime: Runtime,
     engine: Engine,
+    commands: Commands,
     client: RigClient,
 }
 
@@ -128,6 +131,7 @@ impl Rig {
         self.server = Some(Server {
             runtime,
             engine: built.engine,
+            commands: built.commands,
             client: RigClient {
                 http: Client::builder(TokioExecutor::new()).build(connector),
                 base: format!("http://{address}"),
@@ -169,12 +173,34 @@ impl Rig {
         &self.server.as_ref().unwrap().engine
     }
 
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.server.as_ref().unwrap().commands
+    }
+
     pub(crate) fn client(&self) -> RigClient {
         self.server.as_ref().unwrap().client.clone()
     }
 
     pub(crate) fn data(&self) -> &std::path::Path {
         self.dir.path()
+    }
+
+    /// Restarts with one more account, and gives a client with its key.
+    pub(crate) async fn other_account(&mut self) -> RigClient {
+        let key = format!("e2b_{}", "b".repeat(40));
+        self.kill().await;
+        let db = rusqlite::Connection::open(self.data().join("icebox.db")).unwrap();
+        db.execute("INSERT INTO accounts VALUES (99, 'other', 0)", [])
+            .unwrap();
+        let hash = <sha2::Sha256 as sha2::Digest>::digest(key.as_bytes());
+        db.execute(
+            "INSERT INTO keys VALUES (?1, 99, 'other', 0)",
+            [hash.as_slice()],
+        )
+        .unwrap();
+        drop(db);
+        self.start().await;
+        self.client().with_key(Some(&key))
     }
 
     /// Another server on the same folder, which must not start.
@@ -289,7 +315,33 @@ impl RigClient {
         self.raw(method, path, body).await
     }
 
+    /// Opens an answer that is read as it comes.
+    pub(crate) async fn open(&self, path: &str) -> Stream {
+        let response = self.send(Method::GET, path, Vec::new()).await;
+        assert_eq!(response.status(), 200);
+        Stream {
+            content_type: response.headers()["content-type"]
+                .to_str()
+                .unwrap()
+                .to_owned(),
+            body: response.into_body(),
+            read: Vec::new(),
+        }
+    }
+
     pub(crate) async fn raw(&self, method: Method, path: &str, body: Vec<u8>) -> Answer {
+        let response = self.send(method, path, body).await;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        Answer {
+            status,
+            headers,
+            json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            bytes,
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Response<Incoming> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base));
@@ -300,14 +352,27 @@ impl RigClient {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        let response = self.http.request(request).await.unwrap();
-        let (status, headers) = (response.status(), response.headers().clone());
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        Answer {
-            status,
-            headers,
-            json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-            bytes,
+        self.http.request(request).await.unwrap()
+    }
+}
+
+/// An answer that is read as it comes.
+pub(crate) struct Stream {
+    pub(crate) content_type: String,
+    body: Incoming,
+    read: Vec<u8>,
+}
+
+impl Stream {
+    /// The next line; `None` at the end.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                return Some(String::from_utf8(line).unwrap().trim_end().to_owned());
+            }
+            let frame = self.body.frame().await?.unwrap();
+            self.read.extend(frame.into_data().unwrap());
         }
     }
 }

@@ -146,6 +146,12 @@ pub struct BoxView {
     /// The last decisions about it, oldest first: which rule, in words. Lists leave them out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<WhyView>,
+    /// What the last 30 calls did with it, oldest first (rule 11.3). Lists leave them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepView>,
+    /// What the caller has to know besides: boxes that are about to be stopped (rule 6.4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
     /// Fields that were asked for but that no box has (rule 11.5).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_fields: Vec<String>,
@@ -237,4 +243,62 @@ pub struct WhyView {
     pub rule: String,
     /// What it came to, in words.
     pub text: String,
+}
+
+/// What one call did with a box; never its output.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepView {
+    /// When it began.
+    pub at: Timestamp,
+    /// `exec`, `start` or `stop`; readers must tolerate more.
+    pub kind: String,
+    /// What it did: of a command its line; at most 200 characters, cut with `…`.
+    pub summary: String,
+    /// Why, in the caller's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// `background` for a command that nobody waited for, `restored` for the start of a box that existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// How long it took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
+    /// Whether the call succeeded: true for a command that ran and failed.
+    pub ok: bool,
+    /// The command's exit code; absent for background commands and killed ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// True for a command that its deadline ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_out: Option<bool>,
+    /// Why the call failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One line of `GET /v1/events`: the state of a box changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Its number: later events have larger ones. Hand it in as `since` to read on.
+    pub seq: i64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The id of the box.
+    #[serde(rename = "box")]
+    pub id: String,
+    /// The status the box went to.
+    pub kind: String,
+    /// The status it had; absent for a new box.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The number of the rule that decided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// What that rule came to, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }

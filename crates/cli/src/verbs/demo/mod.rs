@@ -145,9 +145,10 @@ fn connect(kept: Option<&PathBuf>) -> Result<(), CliError> {
         printer::line(&format!(
             "  {program} exec --data {folder} demo -- tail -n 1 count"
         ))?;
-        return printer::line(&format!(
-            "  rm -r {folder}                   # after `icebox stop --data {folder} demo`"
-        ));
+        printer::line(&format!(
+            "  {program} stop --data {folder} demo        # in the end; then end the server, too"
+        ))?;
+        return printer::line(&format!("  rm -r {folder}"));
     }
     for (command, what) in [
         ("serve", "the server, on http://127.0.0.1:7070"),

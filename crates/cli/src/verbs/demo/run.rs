@@ -93,10 +93,11 @@ impl Run {
             tell("an earlier demo was cut off: ending its server");
             server::end_leftover(pid, self.folder.path())?;
         }
-        let checks = doctor::check(self.folder.path())?;
-        for line in checks.iter().flat_map(doctor::lines) {
-            tell(&line);
-        }
+        let checks = doctor::check(self.folder.path(), &mut |check| {
+            for line in doctor::lines(check) {
+                tell(&line);
+            }
+        })?;
         if checks.iter().any(|check| check.state == CheckState::Fail) {
             return Err(CliError::Host(
                 "boxes cannot run here: mend what failed above".to_owned(),

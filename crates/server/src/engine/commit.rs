@@ -1,0 +1,53 @@
+//! Writing a turn: one transaction with the boxes that changed, why, what is told of it and what calls came to. Owns what
+//! goes in and when old things go; what happens when it fails is the turn's.
+
+use icebox_lifecycle::Change;
+use icebox_lifecycle::time::DAY;
+
+use super::turn::{Core, HEARTBEAT_MS, Turn};
+use super::work::KEPT_MS;
+use crate::store::{Batch, StoreError};
+
+impl Core {
+    pub(super) fn commit(&mut self, turn: &Turn) -> Result<(), StoreError> {
+        let now = turn.now;
+        let mut batch = Batch {
+            removed: turn.removed.clone(),
+            steps: turn.steps.clone(),
+            ..Batch::default()
+        };
+        for (id, work) in &turn.work {
+            batch.durable |= work.changed == Change::Transition;
+            batch.puts.push(work.put(now));
+            batch
+                .reasons
+                .extend(work.reasons.iter().map(|reason| (*id, reason)));
+            batch.events.extend(work.told.iter().cloned());
+            batch
+                .steps
+                .extend(work.steps.iter().map(|step| (*id, step.clone())));
+        }
+        if now.since(self.last_heartbeat) >= HEARTBEAT_MS {
+            batch.last_seen = Some(now);
+        }
+        if now.since(self.last_sweep) >= DAY {
+            batch.kept_from = Some(now - KEPT_MS);
+        }
+        let nothing = batch.puts.is_empty()
+            && batch.removed.is_empty()
+            && batch.steps.is_empty()
+            && batch.last_seen.is_none()
+            && batch.kept_from.is_none();
+        if nothing {
+            return Ok(());
+        }
+        self.store.commit(&batch)?;
+        if batch.last_seen.is_some() {
+            self.last_heartbeat = now;
+        }
+        if batch.kept_from.is_some() {
+            self.last_sweep = now;
+        }
+        Ok(())
+    }
+}
