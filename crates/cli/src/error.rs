@@ -203,11 +203,8 @@ impl CliError {
         let Self::Api { body, .. } = self else {
             return self.to_string();
         };
-        match body.code.as_str() {
-            "box_gone" => restorable(body, &Now::here()),
-            _ => None,
-        }
-        .unwrap_or_else(|| {
+        let gone = (body.code == "box_gone").then(|| restorable(body, &Now::here()));
+        gone.flatten().unwrap_or_else(|| {
             body.error
                 .replace("`\"coldRestart\": true`", "`icebox wake --cold`")
         })
@@ -289,8 +286,7 @@ impl CliError {
 fn restorable(body: &ErrorBody, now: &Now) -> Option<String> {
     let field = |name: &str| body.more.get(name).and_then(|value| value.as_str());
     let time = |name: &str| field(name).and_then(|at| at.parse().ok());
-    let until = now.at(time("restorableUntil")?);
-    let until = until.strip_prefix("at ").unwrap_or(&until);
+    let until = now.moment(time("restorableUntil")?);
     let id = body
         .error
         .split_whitespace()

@@ -5,8 +5,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
-use std::sync::mpsc;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 const ID: &str = "abcd0123456789abcdef";
@@ -194,8 +195,9 @@ fn server(answers: Vec<(u16, String)>) -> (String, mpsc::Receiver<Asked>) {
     (url, noted)
 }
 
-fn answer(stream: TcpStream, status: u16, body: &str) -> Asked {
-    let mut reader = BufReader::new(&stream);
+/// Reads a request.
+fn asked(stream: &TcpStream) -> Asked {
+    let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).expect("a request");
     let (mut head, mut length) = (String::new(), 0);
@@ -213,6 +215,15 @@ fn answer(stream: TcpStream, status: u16, body: &str) -> Asked {
     }
     let mut sent = vec![0; length];
     reader.read_exact(&mut sent).expect("a body");
+    Asked {
+        line: line.trim().to_owned(),
+        head,
+        body: text(&sent),
+    }
+}
+
+fn answer(stream: TcpStream, status: u16, body: &str) -> Asked {
+    let asked = asked(&stream);
     let mut to = &stream;
     // Status 0: hang up without a word.
     if status != 0 {
@@ -225,11 +236,7 @@ fn answer(stream: TcpStream, status: u16, body: &str) -> Asked {
         write!(to, "HTTP/1.1 {status} X\r\n{extra}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
             .expect("the answer is sent");
     }
-    Asked {
-        line: line.trim().to_owned(),
-        head,
-        body: text(&sent),
-    }
+    asked
 }
 
 fn ok(body: &str) -> (u16, String) {
@@ -306,19 +313,305 @@ fn exec_fetches_output_whole_when_the_answer_has_only_its_end() {
     assert_eq!(lines[2], "GET /o?stream=stderr&offset=0&follow=0 HTTP/1.1");
 }
 
+/// What a test's own server does with one request: it gets the request line and writes what it likes.
+type Handler = dyn Fn(&str, &mut TcpStream) + Send + Sync;
+
+/// Handles each request in a thread of its own, so that several can be under way.
+fn routed(handler: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("its address"));
+    let handler: Arc<Handler> = Arc::new(handler);
+    thread::spawn(move || {
+        for stream in socket.incoming() {
+            let mut stream = stream.expect("a connection");
+            let handler = Arc::clone(&handler);
+            thread::spawn(move || {
+                let line = asked(&stream).line;
+                handler(&line, &mut stream);
+            });
+        }
+    });
+    url
+}
+
+/// Writes the head of an answer whose body ends with the connection, or after `length` bytes.
+fn head(to: &mut TcpStream, status: u16, length: Option<usize>) {
+    let length = length.map_or(String::new(), |length| {
+        format!("content-length: {length}\r\n")
+    });
+    put(
+        to,
+        &format!("HTTP/1.1 {status} X\r\n{length}connection: close\r\n\r\n"),
+    );
+}
+
+fn put(to: &mut TcpStream, text: &str) {
+    to.write_all(text.as_bytes()).expect("it is sent");
+}
+
+fn whole(to: &mut TcpStream, status: u16, body: &str) {
+    head(to, status, Some(body.len()));
+    put(to, body);
+}
+
+#[test]
+fn exec_passes_output_on_while_the_command_runs_and_nothing_twice() {
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let (end, ended) = mpsc::channel::<()>();
+    let (end, ended) = (Mutex::new(Some(end)), Mutex::new(ended));
+    let early = AtomicBool::new(true);
+    let url = routed(move |line, to| {
+        if line.starts_with("POST") {
+            // Answered when standard output has been followed to its end.
+            let over = ended.lock().expect("one POST").recv();
+            assert!(over.is_err(), "the sender is dropped then");
+            return whole(
+                to,
+                200,
+                r#"{"execId":"00","exitCode":3,"stdout":"one\ntwo\n","stderr":"bad\n","outputUrl":"/o"}"#,
+            );
+        }
+        assert!(line.contains("offset=0&follow=1"), "{line}");
+        if line.contains("stream=stderr") {
+            return whole(to, 200, "bad\n");
+        }
+        if early.swap(false, Ordering::SeqCst) {
+            return whole(to, 404, r#"{"error":"no such command","code":"not_found"}"#);
+        }
+        head(to, 200, None);
+        put(to, "one\n");
+        wait.lock()
+            .expect("one reader")
+            .recv()
+            .expect("a word from the test");
+        put(to, "two\n");
+        drop(end.lock().expect("one reader").take());
+    });
+    let mut program = icebox(&["exec", ID, "--url", &url, "--", "true"]);
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().expect("it runs");
+    let mut out = BufReader::new(child.stdout.take().expect("its output"));
+    let mut first = String::new();
+    out.read_line(&mut first).expect("a line");
+    assert_eq!(first, "one\n", "while the command runs");
+    go_on.send(()).expect("the server waits");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("the rest");
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!((rest.as_str(), ended.status.code()), ("two\n", Some(3)));
+    assert_eq!(text(&ended.stderr), "bad\n");
+}
+
+#[test]
+fn exec_adds_what_was_not_followed() {
+    let table = [
+        (
+            r#""stdout":"one\ntwo\n","stderr":"""#,
+            "one\ntwo\n",
+            "from the answer, which has all of it",
+        ),
+        (
+            r#""stdout":"wo\n","stderr":"","truncated":true"#,
+            "one\nthe rest",
+            "from the server, from there on",
+        ),
+    ];
+    for (fields, expected, why) in table {
+        let (began, begin) = mpsc::channel::<()>();
+        let (began, begin) = (Mutex::new(began), Mutex::new(begin));
+        let url = routed(move |line, to| {
+            if line.starts_with("POST") {
+                begin
+                    .lock()
+                    .expect("one POST")
+                    .recv()
+                    .expect("it is followed");
+                return whole(
+                    to,
+                    200,
+                    &format!(r#"{{"execId":"00","exitCode":0,{fields},"outputUrl":"/o"}}"#),
+                );
+            }
+            if line.starts_with("GET /o?") {
+                let rest = if line.contains("stdout") {
+                    "the rest"
+                } else {
+                    ""
+                };
+                let from = if line.contains("stdout") { 4 } else { 0 };
+                assert!(line.contains(&format!("offset={from}&follow=0")), "{line}");
+                return whole(to, 200, rest);
+            }
+            if line.contains("stdout&offset=0") {
+                // Breaks off in the middle.
+                head(to, 200, Some(100));
+                put(to, "one\n");
+                return began
+                    .lock()
+                    .expect("one reader")
+                    .send(())
+                    .expect("the POST waits");
+            }
+            whole(to, 500, r#"{"error":"not today","code":"internal"}"#);
+        });
+        let output = run(&["exec", ID, "--url", &url, "--", "true"]);
+        assert_eq!(text(&output.stdout), expected, "{why}");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+}
+
+#[test]
+fn exec_says_on_ctrl_c_that_the_command_runs_on() {
+    let (posted, wait) = mpsc::channel::<()>();
+    let (posted, wait) = (Mutex::new(posted), wait);
+    let (hold, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let url = routed(move |line, to| {
+        if line.starts_with("POST") {
+            posted
+                .lock()
+                .expect("one POST")
+                .send(())
+                .expect("the test waits");
+            assert!(
+                held.lock().expect("one POST").recv().is_err(),
+                "until the test is over"
+            );
+            return;
+        }
+        whole(to, 404, r#"{"error":"no such command","code":"not_found"}"#);
+    });
+    let mut program = icebox(&["exec", ID, "--url", &url, "--", "true"]);
+    let child = program.stderr(Stdio::piped()).spawn().expect("it runs");
+    wait.recv().expect("the command is asked for");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    let ended = child.wait_with_output().expect("it ends");
+    drop(hold);
+    let told = text(&ended.stderr);
+    assert!(told.contains("runs on in the box"), "{told}");
+    assert!(told.contains(&format!("icebox ps {ID}")), "{told}");
+    assert_eq!(ended.status.code(), Some(130));
+}
+
+#[test]
+fn exec_says_where_its_options_go() {
+    let body = r#"{"execId":"00","exitCode":127,"stdout":"","stderr":"bash: no\n"}"#;
+    for (last, hint) in [("--background", true), ("--all", false)] {
+        let (url, _asked) = server(vec![ok(body)]);
+        let output = run(&["exec", ID, "--url", &url, "--", "npm run dev", last]);
+        let told = text(&output.stderr);
+        assert_eq!(told.contains("go before `--`"), hint, "{told}");
+        assert_eq!(output.status.code(), Some(127));
+    }
+}
+
 #[test]
 fn exec_asks_again_for_the_same_command_when_the_connection_breaks() {
-    let result = r#"{"execId":"00","exitCode":0,"stdout":"once\n","stderr":""}"#;
-    let (url, asked) = server(vec![(0, String::new()), ok(result)]);
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&bodies);
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("its address"));
+    thread::spawn(move || {
+        for stream in socket.incoming() {
+            let mut stream = stream.expect("a connection");
+            let asked = asked(&stream);
+            if !asked.line.starts_with("POST") {
+                whole(
+                    &mut stream,
+                    404,
+                    r#"{"error":"no such command","code":"not_found"}"#,
+                );
+                continue;
+            }
+            let mut seen = seen.lock().expect("the bodies");
+            seen.push(asked.body);
+            // The first one hangs up without a word.
+            if seen.len() > 1 {
+                let body = r#"{"execId":"00","exitCode":0,"stdout":"once\n","stderr":""}"#;
+                whole(&mut stream, 200, body);
+            }
+        }
+    });
     let output = run(&["exec", ID, "--url", &url, "--", "true"]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),
         (Some(0), "once\n".to_owned())
     );
-    let (first, second) = (asked.recv().expect("one"), asked.recv().expect("two"));
+    let bodies = bodies.lock().expect("the bodies");
+    assert_eq!(bodies.len(), 2);
     assert_eq!(
-        first.body, second.body,
+        bodies[0], bodies[1],
         "the same execId, so that it runs once"
+    );
+}
+
+#[test]
+fn logs_as_json_are_lines_with_their_offsets() {
+    let url = routed(|line, to| {
+        if line.contains("/procs HTTP") {
+            let proc = r#"{"execId":"00","cmd":"x","background":false,"running":false,"timedOut":false,"ms":1,
+                "stdoutBytes":0,"stderrBytes":0,"outputUrl":"/o"}"#;
+            return whole(to, 200, &format!(r#"{{"procs":[{proc}]}}"#));
+        }
+        let out = line.contains("stream=stdout");
+        whole(to, 200, if out { "a\nb" } else { "" });
+    });
+    let output = run(&["logs", ID, "--json", "--url", &url]);
+    assert_eq!(
+        text(&output.stdout),
+        "{\"offset\":0,\"stream\":\"stdout\",\"text\":\"a\\nb\"}\n"
+    );
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn a_stop_says_that_the_copy_is_deleted_and_a_cold_wake_that_nothing_happened() {
+    let until = r#","restorableUntil":"2099-03-04T12:00:00Z""#;
+    let gone = a_box(ID, "web", "terminated", "");
+    let (url, _asked) = server(vec![ok(&a_box(ID, "web", "terminated", until)), ok(&gone)]);
+    let told = text(&run(&["stop", ID, "--url", &url]).stderr);
+    assert!(told.contains("its copy is deleted now"), "{told}");
+    let ready = a_box(ID, "web", "ready", "");
+    let (url, _asked) = server(vec![ok(&ready), ok(&ready)]);
+    let told = text(&run(&["wake", "--cold", ID, "--url", &url]).stderr);
+    assert!(told.contains("nothing was restarted"), "{told}");
+}
+
+#[test]
+fn a_start_that_takes_long_says_what_it_may_wait_for() {
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let url = routed(move |_, to| {
+        wait.lock()
+            .expect("one POST")
+            .recv()
+            .expect("a word from the test");
+        whole(to, 200, &a_box(ID, "web", "ready", ""));
+    });
+    let mut program = icebox(&["start", "--url", &url]);
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().expect("it runs");
+    let mut told = BufReader::new(child.stderr.take().expect("its notes"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("a line");
+    assert!(line.contains("only the first box waits for it"), "{line}");
+    go_on.send(()).expect("the server waits");
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&ended.stdout), format!("{ID}\n"));
+}
+
+#[test]
+fn a_start_says_when_the_name_is_taken() {
+    let other = a_box("abce0123456789abcdef", "web", "ready", "");
+    let (url, _asked) = server(vec![boxes(&[other]), ok(&a_box(ID, "web", "ready", ""))]);
+    let output = run(&["start", "--name", "web", "--url", &url]);
+    assert_eq!(text(&output.stdout), format!("{ID}\n"));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("another box is called `web`, too (abce0123456789abcdef)"),
+        "{told}"
     );
 }
 

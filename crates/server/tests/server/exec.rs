@@ -40,6 +40,18 @@ async fn a_repeat_with_the_same_id_gets_the_first_run() {
 }
 
 #[tokio::test]
+async fn an_id_of_another_command_is_refused() {
+    let rig = Rig::new().await;
+    let id = rig.ready_box().await;
+    let first = json!({ "cmd": "echo once", "execId": "00112233445566ff" });
+    rig.client().exec(id, first).await.expect(200);
+    let other = json!({ "cmd": "echo other", "execId": "00112233445566ff" });
+    let refused = rig.client().exec(id, other).await;
+    let text = refused.error(400, "bad_request");
+    assert!(text.contains("execId") && text.contains("another"), "{text}");
+}
+
+#[tokio::test]
 async fn a_caller_that_hangs_up_cancels_nothing() {
     let rig = Rig::new().await;
     let id = rig.ready_box().await;

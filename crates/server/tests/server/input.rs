@@ -13,6 +13,9 @@ const UNFIT: &[(&str, &str, &str, &str)] = &[
     ("/v1/boxes", r#"{"goal":7}"#, "goal", "500"),
     ("/v1/boxes", r#"{"name":"<61>"}"#, "name", "60"),
     ("/v1/boxes", r#"{"image":"nope"}"#, "image", "host"),
+    ("/v1/boxes", r#"{"image":"oci:x"}"#, "image", "host"),
+    ("/v1/boxes", r#"{"name":""}"#, "name", "1 to 60"),
+    ("/v1/boxes", r#"{"name":"a\nb"}"#, "name", "control"),
     (
         "/v1/boxes",
         r#"{"idleTimeoutMin":0}"#,

@@ -193,6 +193,8 @@ async fn a_box_stopped_by_a_call_keeps_nothing() {
         .error(410, "box_gone");
     assert!(text.contains("keeps no copy"), "{text}");
     rig.exec(id, "true").await.error(410, "box_gone");
+    let change = json!({ "goal": "too late" });
+    rig.patch(id, change).await.error(410, "box_gone");
 }
 
 #[tokio::test]

@@ -31,6 +31,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 enum News {
     /// The command has ended, or the call has.
     Answer(Result<Answer, CliError>),
+    /// A stream begins to come.
+    Begun(Stream),
     /// More of a stream, and the offset behind it.
     Output(Stream, Vec<u8>, u64),
     /// Nothing more comes of a stream; whether that was its end.
@@ -44,7 +46,8 @@ pub(super) struct Written {
     pub(super) to: u64,
     /// That was its end.
     pub(super) whole: bool,
-    over: bool,
+    /// More of it may come from its thread.
+    coming: bool,
 }
 
 /// How far both streams have been written.
@@ -93,7 +96,7 @@ pub(super) fn run(
     let answer = match first {
         Ok(News::Answer(answer)) => return Ok((answer?, progress)),
         // Only the end of the call has been able to speak so far.
-        Ok(News::Output(..) | News::Over(..)) | Err(_) => {
+        Ok(News::Begun(..) | News::Output(..) | News::Over(..)) | Err(_) => {
             follow_both(client, id, request, tell.take());
             write_all(&news, &mut progress)?
         }
@@ -109,11 +112,11 @@ pub(super) fn run(
     }
 }
 
-/// Writes what is told until the answer is there and both streams are over. `None`: all threads ended without an answer.
+/// Writes what is told until the answer is there and no stream is coming. `None`: all threads ended without an answer.
 fn write_all(news: &Receiver<News>, progress: &mut Progress) -> Result<Option<Answer>, CliError> {
     let mut answer = None;
     loop {
-        if answer.is_some() && progress.stdout.over && progress.stderr.over {
+        if answer.is_some() && !progress.stdout.coming && !progress.stderr.coming {
             return Ok(answer);
         }
         let told = match answer {
@@ -140,7 +143,11 @@ fn write(told: News, progress: &mut Progress) -> Result<(), CliError> {
         News::Answer(_) => Ok(()),
         News::Over(stream, whole) => {
             let written = progress.of_mut(stream);
-            (written.over, written.whole) = (true, whole);
+            (written.coming, written.whole) = (false, whole);
+            Ok(())
+        }
+        News::Begun(stream) => {
+            progress.of_mut(stream).coming = true;
             Ok(())
         }
         News::Output(stream, bytes, to) => {
@@ -181,6 +188,9 @@ fn follow(client: &Client, url: &str, stream: Stream, tell: &SyncSender<News>) -
     loop {
         match client.output(url, stream, at, true) {
             Ok((begins, mut bytes)) => {
+                if tell.send(News::Begun(stream)).is_err() {
+                    return false;
+                }
                 let mut teller = Teller {
                     stream,
                     to: begins,

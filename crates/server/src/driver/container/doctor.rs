@@ -44,11 +44,7 @@ pub enum CheckState {
 
 /// Looks at this host, and when boxes can run here, runs one: boots it, freezes it to disk, thaws it. Each
 /// check is told to `tell` as soon as it is made; the last takes a second, and once as long as the image.
-pub async fn doctor(
-    data: &Path,
-    boxd: &Path,
-    tell: &mut (dyn FnMut(&Check) + Send),
-) -> Vec<Check> {
+pub async fn doctor(data: &Path, boxd: &Path, tell: &mut (dyn FnMut(&Check) + Send)) -> Vec<Check> {
     let looks: [&dyn Fn() -> Check; 10] = [
         &root,
         &kernel,
@@ -56,8 +52,18 @@ pub async fn doctor(
         &cgroups,
         &|| program("runc", probe::require_runc()),
         &|| program("boxd", probe::require_static(boxd)),
-        &|| tool("ip", "CRIU copies network namespaces with it: install iproute2"),
-        &|| tool("tar", "CRIU copies /tmp and /run of a box with it: install tar"),
+        &|| {
+            tool(
+                "ip",
+                "CRIU copies network namespaces with it: install iproute2",
+            )
+        },
+        &|| {
+            tool(
+                "tar",
+                "CRIU copies /tmp and /run of a box with it: install tar",
+            )
+        },
         &criu,
         &|| disk(data),
     ];

@@ -26,6 +26,7 @@ mod watches;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -286,6 +287,7 @@ fn make_image_ahead(host: Arc<Host>) {
 fn prepare_data_dir(data: &Path) -> Result<PathBuf, String> {
     fs::create_dir_all(data).map_err(|e| format!("cannot make {}: {e}", data.display()))?;
     let data = fs::canonicalize(data).map_err(|e| format!("cannot use {}: {e}", data.display()))?;
+    require_passable(&data)?;
     let text = data.to_string_lossy();
     // Overlay options and mountinfo give these characters a meaning.
     if text.contains([',', ':', '\\', ' ', '\n', '\t']) {
@@ -295,6 +297,22 @@ fn prepare_data_dir(data: &Path) -> Result<PathBuf, String> {
         ));
     }
     Ok(data)
+}
+
+/// A box's own root, which is nobody in particular on the host, has to get from `/` to the box's files.
+fn require_passable(data: &Path) -> Result<(), String> {
+    for folder in data.ancestors() {
+        let meta = fs::metadata(folder)
+            .map_err(|e| format!("cannot look at {}: {e}", folder.display()))?;
+        if meta.mode() & 0o001 == 0 {
+            let folder = folder.display();
+            return Err(format!(
+                "boxes cannot reach their files through {folder}: run `chmod o+x {folder}`, or choose \
+                 another folder with --data"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The processes and the newest complete copy of a box.

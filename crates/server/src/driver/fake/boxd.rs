@@ -93,7 +93,8 @@ impl Daemon {
         }
     }
 
-    fn run(&self, request: &ExecRequest) -> Result<(), ConnectError> {
+    /// Runs a command, or joins the run of an earlier one with the same id: whether it did.
+    fn run(&self, request: &ExecRequest) -> Result<bool, ConnectError> {
         if request.cwd == "nowhere" {
             let text = "the working directory nowhere does not exist";
             return Err(ConnectError::new(ErrorCode::InvalidArgument, text));
@@ -103,7 +104,7 @@ impl Daemon {
             commands.any(|command| command.exec_id == request.exec_id)
         };
         if self.memory(known)? {
-            return Ok(());
+            return Ok(true);
         }
         let (verb, rest) = request.cmd.split_once(' ').unwrap_or((&request.cmd, ""));
         let mut command = Running {
@@ -137,7 +138,7 @@ impl Daemon {
             memory.commands.push(command);
         })?;
         self.fake.changed();
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -188,11 +189,12 @@ impl Boxd for Daemon {
         request: ServiceRequest<'_, ExecRequest>,
     ) -> ServiceResult<ExecResponse> {
         let request = request.to_owned_message();
-        self.run(&request)?;
+        let joined = self.run(&request)?;
         let ended = |command: &Running| request.background || command.ended.is_some();
         let command = self.until(&request.exec_id, ended).await?;
         Response::ok(ExecResponse {
             result: result(&command).into(),
+            joined,
             ..ExecResponse::default()
         })
     }
