@@ -89,9 +89,12 @@ fn unfinished(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    /// Pieces of bytes, and the offsets and texts they come out as.
+    type Case<'a> = (&'a [&'a [u8]], &'a [(u64, &'a str)]);
+
     #[test]
     fn pieces_are_lines_and_characters_stay_whole() {
-        let table: [(&[&[u8]], &[(u64, &str)]); 5] = [
+        let table: [Case<'_>; 5] = [
             (&[b"a\n", b"b"], &[(7, "a\n"), (9, "b")]),
             (&[b"a\xc3", b"\xa9b"], &[(7, "a"), (8, "\u{e9}b")]),
             (&[b"\xe7\xae", b"\xb1"], &[(7, "\u{7bb1}")]),

@@ -418,15 +418,14 @@ fn exec_adds_what_was_not_followed() {
         ),
     ];
     for (fields, expected, why) in table {
-        let (began, begin) = mpsc::channel::<()>();
-        let (began, begin) = (Mutex::new(began), Mutex::new(begin));
+        let (go_on, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
         let url = routed(move |line, to| {
             if line.starts_with("POST") {
-                begin
-                    .lock()
+                wait.lock()
                     .expect("one POST")
                     .recv()
-                    .expect("it is followed");
+                    .expect("a word from the test");
                 return whole(
                     to,
                     200,
@@ -434,30 +433,27 @@ fn exec_adds_what_was_not_followed() {
                 );
             }
             if line.starts_with("GET /o?") {
-                let rest = if line.contains("stdout") {
-                    "the rest"
-                } else {
-                    ""
-                };
-                let from = if line.contains("stdout") { 4 } else { 0 };
+                let out = line.contains("stdout");
+                let from = if out { 4 } else { 0 };
                 assert!(line.contains(&format!("offset={from}&follow=0")), "{line}");
-                return whole(to, 200, rest);
+                return whole(to, 200, if out { "the rest" } else { "" });
             }
             if line.contains("stdout&offset=0") {
                 // Breaks off in the middle.
                 head(to, 200, Some(100));
-                put(to, "one\n");
-                return began
-                    .lock()
-                    .expect("one reader")
-                    .send(())
-                    .expect("the POST waits");
+                return put(to, "one\n");
             }
             whole(to, 500, r#"{"error":"not today","code":"internal"}"#);
         });
-        let output = run(&["exec", ID, "--url", &url, "--", "true"]);
-        assert_eq!(text(&output.stdout), expected, "{why}");
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let mut program = icebox(&["exec", ID, "--url", &url, "--", "true"]);
+        let mut child = program.stdout(Stdio::piped()).spawn().expect("it runs");
+        let mut out = BufReader::new(child.stdout.take().expect("its output"));
+        let mut told = String::new();
+        out.read_line(&mut told).expect("a line");
+        go_on.send(()).expect("the server waits");
+        out.read_to_string(&mut told).expect("the rest");
+        assert_eq!(told, expected, "{why}");
+        assert_eq!(child.wait().expect("it ends").code(), Some(0));
     }
 }
 

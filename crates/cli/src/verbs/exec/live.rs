@@ -81,35 +81,32 @@ pub(super) fn run(
     request: &ExecRequest,
 ) -> Result<(Answer, Progress), CliError> {
     let (tell, news) = mpsc::sync_channel(QUEUE);
-    let mut tell = Some(tell);
     let mut progress = Progress::default();
-    let post = {
-        let (client, id, request) = (Arc::clone(client), id.to_owned(), request.clone());
-        let tell = tell.clone();
-        thread::spawn(move || {
-            let answer = run_once(&client, &id, &request);
-            // Whoever no longer listens has ended.
-            tell.map(|tell| tell.send(News::Answer(answer)))
-        })
-    };
-    let first = news.recv_timeout(FOLLOW_AFTER);
-    let answer = match first {
+    post(client, id, request, tell.clone());
+    match news.recv_timeout(FOLLOW_AFTER) {
         Ok(News::Answer(answer)) => return Ok((answer?, progress)),
-        // Only the end of the call has been able to speak so far.
-        Ok(News::Begun(..) | News::Output(..) | News::Over(..)) | Err(_) => {
-            follow_both(client, id, request, tell.take());
-            write_all(&news, &mut progress)?
-        }
-    };
-    match answer {
-        Some(answer) => Ok((answer, progress)),
-        None => match post.join() {
-            Ok(_) => Err(CliError::Usage(
-                "the call ended without an answer".to_owned(),
-            )),
-            Err(panic) => std::panic::resume_unwind(panic),
-        },
+        // Nobody but the call could have told anything so far.
+        Ok(News::Begun(..) | News::Output(..) | News::Over(..)) | Err(_) => {}
     }
+    follow_both(client, id, request, &tell);
+    // From now on only threads that still run keep the way open.
+    drop(tell);
+    match write_all(&news, &mut progress)? {
+        Some(answer) => Ok((answer, progress)),
+        None => Err(CliError::io("wait for the answer")(std::io::Error::other(
+            "the thread that asked for it is gone",
+        ))),
+    }
+}
+
+/// Makes the call in a thread of its own.
+fn post(client: &Arc<Client>, id: &str, request: &ExecRequest, tell: SyncSender<News>) {
+    let (client, id, request) = (Arc::clone(client), id.to_owned(), request.clone());
+    thread::spawn(move || {
+        let answer = run_once(&client, &id, &request);
+        // Whoever no longer listens has ended.
+        drop(tell.send(News::Answer(answer)));
+    });
 }
 
 /// Writes what is told until the answer is there and no stream is coming. `None`: all threads ended without an answer.
@@ -164,14 +161,8 @@ fn write(told: News, progress: &mut Progress) -> Result<(), CliError> {
 }
 
 /// Follows both streams of the command, each in a thread that ends by itself.
-fn follow_both(
-    client: &Arc<Client>,
-    id: &str,
-    request: &ExecRequest,
-    tell: Option<SyncSender<News>>,
-) {
+fn follow_both(client: &Arc<Client>, id: &str, request: &ExecRequest, tell: &SyncSender<News>) {
     let exec_id = request.exec_id.as_deref().unwrap_or_default();
-    let Some(tell) = tell else { return };
     for stream in [Stream::Stdout, Stream::Stderr] {
         let (client, tell) = (Arc::clone(client), tell.clone());
         let url = format!("/v1/boxes/{id}/procs/{exec_id}/output");
