@@ -66,8 +66,11 @@ impl Serve {
         let driver = ContainerDriver::open(&config.data, &ContainerDriver::find_boxd())
             .map_err(CliError::Host)?;
         announce(&config, &driver.capabilities());
-        let runtime =
-            tokio::runtime::Runtime::new().map_err(CliError::io("start the async runtime"))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers())
+            .enable_all()
+            .build()
+            .map_err(CliError::io("start the async runtime"))?;
         runtime.block_on(async {
             let shutdown = asked_to_end()?;
             icebox_server::serve(config, Arc::new(driver), shutdown).await?;
@@ -109,6 +112,12 @@ fn announce(config: &Config, host: &Capabilities) {
             "  beware  it can be reached from other machines, without TLS: keys cross the network in the clear",
         );
     }
+}
+
+/// Threads for requests: half of the processors. The engine has a thread of its own, boxes want the rest, and a request
+/// that moves between threads pays for each wake-up.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2))
 }
 
 /// Is over at the first SIGTERM or SIGINT.

@@ -43,7 +43,10 @@ const MIN_MEMORY_MB: u64 = 64;
 /// What each field takes, for messages about values that are out of range or not even of the right type.
 const FIELDS: &[(&str, &str)] = &[
     ("goal", "a text of at most 500 characters"),
-    ("name", "a text of 1 to 60 characters, no control characters"),
+    (
+        "name",
+        "a text of 1 to 60 characters, no control characters",
+    ),
     ("image", "`host`, the one image so far"),
     ("idleTimeoutMin", "a whole number from 1 to 10080 (minutes)"),
     (

@@ -48,7 +48,10 @@ async fn an_id_of_another_command_is_refused() {
     let other = json!({ "cmd": "echo other", "execId": "00112233445566ff" });
     let refused = rig.client().exec(id, other).await;
     let text = refused.error(400, "bad_request");
-    assert!(text.contains("execId") && text.contains("another"), "{text}");
+    assert!(
+        text.contains("execId") && text.contains("another"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
