@@ -45,7 +45,7 @@ test: check-root ## run the whole test suite (ARGS='...' goes to cargo nextest)
 	$(PHASE) 3/8 'boxd, the daemon in the box (static)' scripts/build-boxd
 	$(PHASE) 4/8 'clippy' cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(PHASE) 5/8 'build' cargo build --locked --workspace --all-targets
-	$(PHASE) 6/8 'tidy' cargo xtask tidy
+	$(PHASE) 6/8 'tidy' ./target/debug/xtask tidy
 	$(PHASE) 7/8 'examples in the documentation' cargo test --locked --workspace --doc --quiet
 	$(PHASE) 8/8 'tests' cargo nextest run --locked --workspace $(NEXTEST_FILTER) $(ARGS)
 
