@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use xtask::harness::{Instance, until};
 
-/// A program that counts in its memory and appends each number to a file.
-const COUNTER: &str =
-    "i=0; while :; do i=$((i+1)); echo $i; echo $i >/work/count; sleep 0.02; done";
+/// A program that counts in its memory, says each number, and keeps the last one in a file that is always whole.
+const COUNTER: &str = "i=0; while :; do i=$((i+1)); echo $i; echo $i >/work/next; \
+                       mv /work/next /work/count; sleep 0.02; done";
 
 /// A process that CRIU refuses: it is traced by another.
 const TRACED: &str = r#"exec python3 -c '
