@@ -126,12 +126,26 @@ impl Instance {
 
     /// Sends a request; `body` goes as JSON.
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+        self.ask_as(None, method, path, body)
+    }
+
+    /// The same from a conversation (rule 7.1).
+    pub fn ask_as(
+        &self,
+        agent: Option<&str>,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Answer> {
         let server = self.server.as_ref().context("no server")?;
         let url = format!("http://127.0.0.1:{}{path}", server.port);
-        let request = ureq::http::Request::builder()
+        let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(&url)
             .header("Authorization", format!("Bearer {}", server.key));
+        if let Some(agent) = agent {
+            request = request.header("X-Psbx-Agent", agent);
+        }
         let answered = match body {
             Some(body) => {
                 let request = request.header("Content-Type", "application/json");
@@ -197,6 +211,12 @@ impl Instance {
             )
         })?;
         Ok(last)
+    }
+
+    /// Moves the test clock; returns once all that came due has taken effect.
+    pub fn advance(&self, sec: u64) -> anyhow::Result<()> {
+        self.post("/v1/test/clock", json!({"advanceSec": sec}))
+            .map(drop)
     }
 
     /// The size of the server's memory, in KiB.

@@ -1,4 +1,4 @@
-//! Rules 7.2 to 7.7: which conversation uses a box, and whether it is still there. Owns the presence of a
+//! Rules 7.2 to 7.8: which conversation uses a box, and whether it is still there. Owns the presence of a
 //! conversation and the `agent` object; keeping presences is the engine's.
 
 use alloc::boxed::Box;
@@ -12,14 +12,15 @@ use crate::turn::Turn;
 /// The rule.
 pub const RULE: Rule = Rule {
     number: "7.5",
-    also: &["7.2", "7.3", "7.6", "7.7", "2.7"],
+    also: &["7.2", "7.3", "7.6", "7.7", "7.8", "2.7"],
     name: "conversation",
     elsewhere: None,
     title: "Whether the conversation is still there",
     sentence: "A box remembers the conversation that last called a tool on it. It is `left` once that conversation \
                said so or sent no heartbeat for over 3 minutes, else `idle` after 1 hour without use, else `away` while \
                frozen or unused for the freeze time, else `working`. A conversation that never sent a heartbeat is \
-               never `left`.",
+               never `left`. A client that starts anew is a new conversation, and any conversation of the account may go \
+               on with a box: then it is the one that the box remembers.",
 };
 
 /// A conversation that was silent for longer than this is gone (7.2).

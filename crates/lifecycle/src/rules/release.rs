@@ -1,4 +1,4 @@
-//! Rule 5.10: the last step of every wake, letting a standing box run. Owns its repeats.
+//! Rules 5.6, 5.10 and 5.11: the last step of every wake, letting a standing box run. Owns its repeats.
 
 use alloc::format;
 
@@ -12,7 +12,7 @@ use crate::turn::{Backoff, Turn};
 /// The rule.
 pub const RULE: Rule = Rule {
     number: "5.10",
-    also: &["5.6"],
+    also: &["5.6", "5.11"],
     name: "release",
     elsewhere: None,
     title: "Right before it runs again",

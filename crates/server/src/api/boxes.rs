@@ -35,6 +35,7 @@ pub(super) async fn list(
     let limit = params.number("limit", 1..=LIST_LIMIT_MAX)?;
     let limit = usize::try_from(limit.unwrap_or(LIST_LIMIT)).unwrap_or(usize::MAX);
     let after = params.get("cursor").map(read_cursor).transpose()?;
+    app.commands.engine().settled().await;
     let views = app.commands.engine().views();
     let mut page = views.list(caller.account, all, after, limit + 1);
     let more = page.len() > limit;
@@ -66,7 +67,7 @@ pub(super) async fn status(
     params: Params,
 ) -> Result<Response, Trouble> {
     let params = params.only(&["fields"])?;
-    let found = app.commands.find(&caller, &id)?;
+    let found = app.commands.look(&caller, &id).await?;
     let shown = app.describe(&caller, &found).await?;
     Ok(match params.get("fields") {
         Some(fields) => Json(view::only(shown, fields)?).into_response(),

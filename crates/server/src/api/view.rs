@@ -95,6 +95,7 @@ impl App {
             id: view.id().to_string(),
             status: status(sandbox.status()),
             name: record.name.clone(),
+            // Rule 11.2: absent when none was given.
             goal: record.goal.clone(),
             created_at: timestamp(sandbox.created_at),
             last_used_at: timestamp(sandbox.last_use),

@@ -122,6 +122,12 @@ impl Commands {
             .ok_or_else(|| Trouble::no_such_box(id))
     }
 
+    /// The same for readers: with the end of every call that was answered before.
+    pub async fn look(&self, caller: &Caller, id: &str) -> Result<Arc<View>, Trouble> {
+        self.0.engine.settled().await;
+        self.find(caller, id)
+    }
+
     /// The last decisions about a box, and what the last calls did with it (rule 11.3).
     pub async fn past(&self, id: BoxId) -> Result<(Vec<Why>, Vec<StoredStep>), Trouble> {
         let reader = Arc::clone(&self.0.reader);

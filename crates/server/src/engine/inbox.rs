@@ -31,8 +31,8 @@ pub(super) enum Message {
     Ask(BoxId, Command, Reply),
     /// The record or the settings change.
     Patch(BoxId, Box<Patch>, Reply),
-    /// A call ends, and somebody waits until it shows; with what it came to, if that is a step (rule 11.3).
-    Ended(BoxId, CallId, Option<Box<HistoryStep>>, Reply),
+    /// A call ends; with what it came to, if that is a step (rule 11.3).
+    Ended(BoxId, CallId, Option<Box<HistoryStep>>),
     /// A step that could not be written yet.
     Step(BoxId, Box<HistoryStep>),
     /// Something happened; nobody waits for it.

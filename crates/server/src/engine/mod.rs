@@ -4,6 +4,7 @@
 mod commit;
 mod deadlines;
 mod effects;
+mod ends;
 mod inbox;
 mod recover;
 mod run;
@@ -28,6 +29,7 @@ use crate::store::{HistoryStep, Store, StoreError};
 pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
 pub use views::{Cursor, View, Views};
 
+use ends::Ends;
 use inbox::{Message, Sender};
 pub(crate) use work::KEPT_MS;
 
@@ -68,6 +70,7 @@ pub struct Engine {
     inbox: Sender,
     views: Arc<Views>,
     calls: Arc<AtomicU64>,
+    ends: Arc<Ends>,
     counters: Arc<Counters>,
     orphans: Arc<[BoxId]>,
 }
@@ -99,6 +102,7 @@ impl Engine {
         let (inbox, receiver) = inbox::channel();
         let counters = Arc::new(Counters::default());
         let views = Arc::new(Views::default());
+        let ends = Arc::new(Ends::default());
         let seen = parts.driver.list().await.map_err(StartError::List)?;
         let runtime = tokio::runtime::Handle::current();
         let core = turn::Core::new(
@@ -106,6 +110,7 @@ impl Engine {
             runtime,
             inbox.clone(),
             Arc::clone(&views),
+            Arc::clone(&ends),
             Arc::clone(&counters),
         );
         let (ready, started) = oneshot::channel();
@@ -132,6 +137,7 @@ impl Engine {
             inbox,
             views,
             calls: Arc::new(AtomicU64::new(1)),
+            ends,
             counters,
             orphans: orphans.into(),
         })
@@ -188,10 +194,21 @@ impl Engine {
             id,
             call,
             inbox: self.inbox.clone(),
+            ends: Arc::clone(&self.ends),
             over: false,
         };
         let answer = self.ask(|reply| Message::Call(message, reply)).await?;
         Ok((under_way, answer))
+    }
+
+    /// Waits until the ends of all calls that were answered before now show in the views. A caller that was answered and
+    /// then looks sees its box as it is after the call, although no answer waits for the commit of its end.
+    pub async fn settled(&self) {
+        tokio::select! {
+            () = self.ends.shown() => {}
+            // The server goes down; what shows by now is all that will.
+            () = self.inbox.closed() => {}
+        }
     }
 
     /// Asks a box for something, if its state admits it.
@@ -242,11 +259,12 @@ pub struct CallUnderWay {
     id: BoxId,
     call: CallId,
     inbox: Sender,
+    ends: Arc<Ends>,
     over: bool,
 }
 
 impl CallUnderWay {
-    /// Ends the call and waits until that shows, so that whoever is answered afterwards sees the box as it is then.
+    /// Ends the call. That shows once [`Engine::settled`] returns.
     pub async fn end(self) {
         self.end_as(None).await;
     }
@@ -257,12 +275,11 @@ impl CallUnderWay {
     }
 
     async fn end_as(mut self, step: Option<Box<HistoryStep>>) {
-        let (reply, ended) = oneshot::channel();
-        let message = Message::Ended(self.id, self.call, step, reply);
-        if self.inbox.send(message).await.is_ok() {
+        // Nothing is waited for between the counting and the sending, so that neither is done without the other.
+        if let Ok(place) = self.inbox.reserve().await {
+            self.ends.expect();
+            place.send(Message::Ended(self.id, self.call, step));
             self.over = true;
-            // Whatever came of it, there is nothing more to do about this call.
-            let _ = ended.await;
         }
     }
 }

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use super::deadlines::Deadlines;
 use super::effects::Effects;
+use super::ends::Ends;
 use super::inbox::{Admitted, Answer, AskError, Call, Message, NewBox, Patch, Reply, Sender};
 use super::views::{View, Views};
 use super::warm::Warm;
@@ -42,6 +43,7 @@ pub(super) struct Core {
     pub(super) effects: Effects,
     pub(super) watches: Watches,
     warm: Warm,
+    ends: Arc<Ends>,
     counters: Arc<Counters>,
     most_running: usize,
     running: usize,
@@ -62,6 +64,8 @@ pub(super) struct Turn {
     /// What calls came to.
     pub(super) steps: Vec<(BoxId, HistoryStep)>,
     created: usize,
+    /// How many calls ended for which somebody may wait.
+    ended: u64,
 }
 
 impl Turn {
@@ -83,6 +87,7 @@ impl Core {
         runtime: Handle,
         inbox: Sender,
         views: Arc<Views>,
+        ends: Arc<Ends>,
         counters: Arc<Counters>,
     ) -> Self {
         let now = parts.clock.now();
@@ -95,6 +100,7 @@ impl Core {
             effects,
             watches: Watches::new(runtime, parts.driver, parts.boxds, inbox),
             warm: Warm::new(parts.limits.warm_memory_mb),
+            ends,
             counters,
             most_running: parts.limits.running_boxes,
             running: 0,
@@ -116,6 +122,7 @@ impl Core {
             removed: Vec::new(),
             steps: Vec::new(),
             created: 0,
+            ended: 0,
         };
         let silence = now.since(self.last_turn);
         self.last_turn = now;
@@ -142,15 +149,14 @@ impl Core {
                 let taken = self.patch(turn, id, *patch);
                 turn.replies.push(Waiting { id, reply, taken });
             }
-            Message::Ended(id, call, step, reply) => {
+            Message::Ended(id, call, step) => {
+                turn.ended += 1;
                 let ended = Event::CallEnded { call };
                 turn.again.push(Message::Event(id, ended.clone()));
                 if let Some(step) = step {
                     turn.remember(id, step);
                 }
-                let known = self.step(turn, id, ended);
-                let taken = known.map(|()| Admitted::Accepted).ok_or(AskError::NotFound);
-                turn.replies.push(Waiting { id, reply, taken });
+                self.step(turn, id, ended);
             }
             Message::Event(id, event) => {
                 turn.again.push(Message::Event(id, event.clone()));
@@ -378,6 +384,7 @@ impl Core {
             // The asker may have gone away.
             let _ = waiting.reply.send(answer);
         }
+        self.ends.show(turn.ended);
         Ok(())
     }
 
@@ -390,6 +397,8 @@ impl Core {
             let answer = waiting.taken.and(Err(AskError::Store));
             let _ = waiting.reply.send(answer);
         }
+        // Nobody waits longer for an end that cannot be written now; it is taken up again.
+        self.ends.show(turn.ended);
         let later = turn.now + AGAIN_MS;
         for id in turn.due.into_iter().chain(turn.work.into_keys()) {
             self.deadlines.set(id, Some(later));
