@@ -1,7 +1,7 @@
 //! What a box is doing, and what the rules will do with it, in words: why it is awake, when it freezes, when it stops
 //! for good. Owns the sentences and how moments and spans are said. Knows no rule: the server's forecasts say it all.
 
-use icebox_wire::rest::{BlockView, BoxView, FreezeView, Keeps, Status, Tier};
+use icebox_wire::rest::{BlockView, BoxView, FreezeView, Keeps, SlotsView, Status, Tier, WaitView};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ZonedDateTime};
 
@@ -118,7 +118,10 @@ fn doing(view: &BoxView, now: &Now) -> String {
         Status::Thawing => "waking".to_owned(),
         Status::Frozen => frozen(view),
         Status::Stopping => because("being stopped", reason),
-        Status::Terminated => because("stopped", reason),
+        Status::Terminated => match &view.waits_for_room {
+            Some(place) => format!("stopped, and to come back: {}", queued(place)),
+            None => because("stopped", reason),
+        },
         Status::Interrupted => because("interrupted", reason),
         Status::Error => because("in trouble", reason),
         Status::Unknown => because("in a state this version of icebox does not know", reason),
@@ -201,6 +204,9 @@ fn one_line(text: &str) -> String {
 
 /// Why it is frozen, where it is, and what it kept.
 fn frozen(view: &BoxView) -> String {
+    if let Some(place) = &view.waits_for_room {
+        return format!("frozen, and {}", queued(place));
+    }
     let (what, joint) = match view.status_reason.as_deref() {
         Some(reason) if reason.starts_with("frozen") => (reason.to_owned(), ","),
         reason => (because("frozen", reason), ""),
@@ -220,6 +226,29 @@ fn frozen(view: &BoxView) -> String {
         None => "",
     };
     format!("{what}{place}{kept}{lacks}: {next}")
+}
+
+/// That a box waits for room, and its place.
+fn queued(place: &WaitView) -> String {
+    format!("waits for room on the host, {}", before(place.before))
+}
+
+/// How many are before somebody in a queue.
+fn before(boxes: u64) -> String {
+    match boxes {
+        0 => "next in the queue".to_owned(),
+        boxes => format!("{boxes} before it"),
+    }
+}
+
+/// The host's places for boxes that are up (rule 13.6).
+pub(crate) fn slots(slots: &SlotsView) -> String {
+    let (running, maximum) = (slots.running, slots.maximum);
+    let waiting = match slots.waiting {
+        0 => String::new(),
+        waiting => format!(", {waiting} waiting for room"),
+    };
+    format!("Slots: {running} of {maximum} taken{waiting}")
 }
 
 /// When an awake box freezes.
@@ -316,6 +345,40 @@ mod tests {
             status_reason: reason.map(str::to_owned),
             ..sample::ready()
         }
+    }
+
+    #[test]
+    fn rule_5_9_a_box_that_waits_for_room_says_its_place() {
+        let waiting = |before| BoxView {
+            waits_for_room: Some(WaitView {
+                before,
+                since: at(-1),
+                until: at(1),
+            }),
+            status_reason: Some("waits for room on the host, 1 before it".to_owned()),
+            ..frozen_box(Some(Tier::Disk), Some(Keeps::FilesAndMemory))
+        };
+        assert_eq!(
+            about(&waiting(1), &now()),
+            "frozen, and waits for room on the host, 1 before it"
+        );
+        assert_eq!(
+            about(&waiting(0), &now()),
+            "frozen, and waits for room on the host, next in the queue"
+        );
+    }
+
+    #[test]
+    fn rule_13_6_capacity_is_told_as_slots() {
+        let told = |running, waiting| {
+            slots(&SlotsView {
+                running,
+                maximum: 4,
+                waiting,
+            })
+        };
+        assert_eq!(told(3, 0), "Slots: 3 of 4 taken");
+        assert_eq!(told(4, 2), "Slots: 4 of 4 taken, 2 waiting for room");
     }
 
     #[test]

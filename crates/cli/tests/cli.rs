@@ -722,6 +722,71 @@ fn a_list_is_a_table_in_words_without_colours_or_the_servers_json() {
 }
 
 #[test]
+fn rule_13_6_a_list_ends_with_the_slots_and_who_waits() {
+    let waits = r#","waitsForRoom":{"before":1,"since":"2026-03-04T13:00:00Z","until":"2026-03-04T13:00:30Z"}"#;
+    let (status, list) = boxes(&[a_box(ID, "web", "frozen", waits)]);
+    let slots = r#","slots":{"running":3,"maximum":3,"waiting":2}}"#;
+    let list = list.strip_suffix('}').expect("an object").to_owned() + slots;
+    let (url, _asked) = server(vec![(status, list.clone()), (status, list)]);
+    let output = run(&["ls", "--url", &url]);
+    assert!(
+        text(&output.stdout).contains("frozen, and waits for room on the host, 1 before it"),
+        "{output:?}"
+    );
+    assert_eq!(
+        text(&output.stderr),
+        "Slots: 3 of 3 taken, 2 waiting for room\n"
+    );
+    let output = run(&["ls", "--quiet", "--url", &url]);
+    assert_eq!(
+        (text(&output.stdout), text(&output.stderr)),
+        (format!("{ID}\n"), String::new())
+    );
+}
+
+#[test]
+fn rule_5_9_a_start_that_waits_tells_its_place() {
+    let host = |before: Option<u32>| {
+        let queue = before.map_or(String::new(), |before| {
+            format!(
+                r#"{{"box":"{ID}","wanted":"start","before":{before},"since":"2026-03-04T13:00:00Z",
+                "until":"2026-03-04T13:30:00Z"}}"#
+            )
+        });
+        format!(
+            r#"{{"version":"1","driver":"d","cpus":1,"memoryMb":1,"diskGb":1,"boxes":{{}},"orphans":[],
+            "droppedOutcomes":0,"capacity":{{"slots":{{"running":1,"maximum":1,"waiting":1}},
+            "memoryMb":{{"taken":1,"maximum":1}},"cpus":{{"taken":1,"maximum":1}},"queue":[{queue}]}}}}"#
+        )
+    };
+    let (looked, looks) = mpsc::channel::<()>();
+    let looks = Mutex::new(looks);
+    let places = Mutex::new(vec![0, 2]);
+    let url = routed(move |line, to| {
+        if line.starts_with("GET /v1/host") {
+            let place = places.lock().expect("the places").pop();
+            whole(to, 200, &host(place));
+            // The start may have been answered already.
+            drop(looked.send(()));
+        } else {
+            // The start is answered when its place was asked for twice.
+            let looks = looks.lock().expect("one start");
+            (0..2).for_each(|_| looks.recv().expect("a look"));
+            whole(to, 200, &a_box(ID, "web", "ready", ""));
+        }
+    });
+    let output = run(&["start", "--wait-for-capacity", "600", "--url", &url]);
+    let told = text(&output.stderr);
+    assert!(
+        told.starts_with(
+            "icebox: waiting for room: 2 before you\nicebox: waiting for room: you are next\n"
+        ),
+        "{told}"
+    );
+    assert_eq!(text(&output.stdout), format!("{ID}\n"));
+}
+
+#[test]
 fn something_else_at_the_address_is_told_apart() {
     let (url, _asked) = server(vec![ok("<html>"), (404, "<html>".to_owned())]);
     for _ in 0..2 {

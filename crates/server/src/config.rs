@@ -4,7 +4,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use icebox_lifecycle::fleet::Room;
 use serde::Deserialize;
+
+use crate::driver::Capabilities;
 
 /// Where everything is kept when nothing else is said.
 pub const DEFAULT_DATA: &str = "/var/lib/icebox";
@@ -12,6 +15,10 @@ pub const DEFAULT_DATA: &str = "/var/lib/icebox";
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7070";
 /// The domain of the boxes' URLs when nothing else is said.
 pub const DEFAULT_DOMAIN: &str = "localhost";
+
+/// How often CPUs are given away when nothing else is said.
+const CPU_OVERCOMMIT: u64 = 32;
+const MILLI: u64 = 1_000;
 
 /// All settings, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +39,20 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Boxes that are in RAM at a time: running, standing still there, or on the way (rule 14.1).
+    /// Boxes that are up at a time: running, or on the way to or from it (rule 14.1).
     pub running_boxes: usize,
+    /// What the memory limits of boxes in RAM, frozen ones there included, add up to at most, in MiB; when absent the
+    /// memory of the machine, so that boxes that use all they may do not end each other.
+    pub memory_mb: Option<u64>,
+    /// What the CPUs of boxes that are up add up to at most; when absent 32 times those of the machine, for most boxes
+    /// use little of theirs most of the time, and too few only make them slow.
+    pub cpus: Option<f64>,
+    /// Boxes of one account that are up at a time; when absent as many as fit on the host. The next two likewise.
+    pub account_boxes: Option<usize>,
+    /// The memory of one account's boxes in RAM, in MiB.
+    pub account_memory_mb: Option<u64>,
+    /// The CPUs of one account's boxes that are up.
+    pub account_cpus: Option<f64>,
     /// Memory for frozen boxes that stay warm, in MiB; 0: none do (rule 4.11).
     pub warm_memory_mb: u64,
     /// CPUs of a box that asks for none.
@@ -48,6 +67,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             running_boxes: 256,
+            memory_mb: None,
+            cpus: None,
+            account_boxes: None,
+            account_memory_mb: None,
+            account_cpus: None,
             warm_memory_mb: 0,
             default_cpus: 2.0,
             default_memory_mb: 2048,
@@ -139,7 +163,49 @@ impl Config {
 }
 
 impl Limits {
+    /// What there is for boxes on this machine altogether (rule 14.1).
+    #[must_use]
+    pub fn host_room(&self, machine: &Capabilities) -> Room {
+        let cpus = self.cpus.map_or_else(
+            || u64::from(machine.cpus) * MILLI * CPU_OVERCOMMIT,
+            milli_cpus,
+        );
+        Room {
+            boxes: self.running_boxes as u64,
+            memory_mb: self.memory_mb.unwrap_or(machine.memory_mb),
+            milli_cpus: cpus,
+        }
+    }
+
+    /// What each account may have of it.
+    #[must_use]
+    pub fn account_room(&self) -> Room {
+        Room {
+            boxes: self.account_boxes.map_or(u64::MAX, |boxes| boxes as u64),
+            memory_mb: self.account_memory_mb.unwrap_or(u64::MAX),
+            milli_cpus: self.account_cpus.map_or(u64::MAX, milli_cpus),
+        }
+    }
+
     fn check(&self, wrong: &mut Vec<String>) {
+        let boxes = |boxes: &usize| (1..=100_000).contains(boxes);
+        let memory = |mb: &u64| (64..=1 << 40).contains(mb);
+        let cpus = |cpus: &f64| (0.1..=1_000_000.0).contains(cpus);
+        if !self.memory_mb.iter().all(memory) {
+            wrong.push("limits.memory_mb: 64 to 1099511627776".to_owned());
+        }
+        if !self.cpus.iter().all(cpus) {
+            wrong.push("limits.cpus: 0.1 to 1000000".to_owned());
+        }
+        if !self.account_boxes.iter().all(boxes) {
+            wrong.push("limits.account_boxes: 1 to 100000".to_owned());
+        }
+        if !self.account_memory_mb.iter().all(memory) {
+            wrong.push("limits.account_memory_mb: 64 to 1099511627776".to_owned());
+        }
+        if !self.account_cpus.iter().all(cpus) {
+            wrong.push("limits.account_cpus: 0.1 to 1000000".to_owned());
+        }
         if !(1..=100_000).contains(&self.running_boxes) {
             wrong.push("limits.running_boxes: 1 to 100000".to_owned());
         }
@@ -153,6 +219,15 @@ impl Limits {
             wrong.push("limits.default_disk_gb: 1 to 65536".to_owned());
         }
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it was checked to be in a range far within"
+)]
+fn milli_cpus(cpus: f64) -> u64 {
+    (cpus * 1_000.0).round() as u64
 }
 
 fn read(path: &Path) -> Result<File, ConfigError> {
@@ -199,6 +274,33 @@ mod tests {
         std::fs::write(&path, "domian = \"x\"\n").unwrap();
         let refused = Config::load(given(None)).unwrap_err().to_string();
         assert!(refused.contains("domian"), "{refused}");
+    }
+
+    #[test]
+    fn room_is_the_machines_unless_the_settings_say_otherwise() {
+        let machine = Capabilities {
+            name: "test",
+            checkpoint: Ok(()),
+            cpus: 4,
+            memory_mb: 8_000,
+            disk_gb: 10,
+        };
+        let room = Limits::default().host_room(&machine);
+        let parts = (room.boxes, room.memory_mb, room.milli_cpus);
+        assert_eq!(parts, (256, 8_000, 128_000));
+        assert_eq!(Limits::default().account_room(), Room::ENDLESS);
+        let limits: Limits =
+            toml::from_str("memory_mb = 16000\ncpus = 2.5\naccount_boxes = 3\naccount_cpus = 1")
+                .unwrap();
+        let room = limits.host_room(&machine);
+        assert_eq!((room.memory_mb, room.milli_cpus), (16_000, 2_500));
+        let account = limits.account_room();
+        assert_eq!((account.boxes, account.milli_cpus), (3, 1_000));
+        assert_eq!(account.memory_mb, u64::MAX);
+        let mut wrong = Vec::new();
+        let none: Limits = toml::from_str("account_boxes = 0\ncpus = 0.0").unwrap();
+        none.check(&mut wrong);
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct StartRequest {
     /// A preset by name, or single fields (rules, section 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyRequest>,
-    /// How long to wait for room on the host, in seconds, 0 to 1800 (rule 14.1).
+    /// How long to wait for room on the host, in seconds, 0 to 1800; not at all when absent (rule 14.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_capacity_sec: Option<u32>,
     /// Bring back this stopped box instead of making a new one (rule 6.5).
@@ -186,7 +186,11 @@ pub struct PatchRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WakeRequest {
     /// Give the memory up and start the programs anew on the files (rule 5.7).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cold_restart: bool,
+    /// How long to wait for room on a full host, in seconds, 0 to 1800; 30 when absent (rule 5.9).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_capacity_sec: Option<u32>,
 }
 
 /// Body of `POST /v1/boxes/{id}/exec`.
@@ -219,6 +223,9 @@ pub struct ExecRequest {
     /// 16 hex digits of the client's choice: a repeat answers with the first run's result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_id: Option<String>,
+    /// How long to wait for room if the box is frozen and the host full, in seconds, 0 to 1800; 30 when absent (rule 5.9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for_capacity_sec: Option<u32>,
 }
 
 /// Answer to an exec. For a background command only `execId` and `bgId` are there.
@@ -311,6 +318,9 @@ pub struct ListResponse {
     /// Hand it in as `cursor` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// The host's places for boxes that are up; absent on servers that do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotsView>,
     /// What the caller has to know besides: boxes that are about to be stopped (rule 6.4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
@@ -362,6 +372,9 @@ pub struct HostView {
     pub disk_gb: u64,
     /// How many boxes there are in each status.
     pub boxes: BTreeMap<String, u64>,
+    /// The room there is, who has it and who waits for it; absent on servers that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityView>,
     /// Boxes the driver has but no record names; they are never removed by themselves.
     pub orphans: Vec<String>,
     /// Outcomes that answered nothing the engine waited for, since the start.
@@ -375,7 +388,9 @@ pub struct OkResponse {
     pub ok: bool,
 }
 
+mod capacity;
 mod view;
+pub use capacity::*;
 pub use view::*;
 
 /// Reads a field that may be `null`, so that "absent" and "null" stay apart.

@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 /// How long a server may take until it is ready, and until it has ended.
 const SETTLE: Duration = Duration::from_secs(60);
 
+/// The settings file of the server, where a test writes one into the data folder.
+pub const SETTINGS: &str = "settings.toml";
+
 /// How often something that has no event to wait for is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -87,6 +90,10 @@ impl Instance {
             .stderr(log);
         if self.test_clock {
             command.arg("--test-clock");
+        }
+        let settings = self.data.join(SETTINGS);
+        if settings.exists() {
+            command.arg("--config").arg(settings);
         }
         let child = command
             .spawn()

@@ -100,7 +100,10 @@ fn gone(rig: &Rig, id: &str) -> String {
     let body = json!({"cmd": "true"});
     let answer = rig.0.ask("POST", &path, Some(&body)).expect("an answer");
     assert_eq!(answer.status, 410, "{}", answer.body);
-    answer.body["error"].as_str().expect("a sentence").to_owned()
+    answer.body["error"]
+        .as_str()
+        .expect("a sentence")
+        .to_owned()
 }
 
 /// Idle freeze (4.1), a background command (4.3), and a wake that goes on as if nothing had happened (5.5).
@@ -220,7 +223,11 @@ fn box_rule_7_5_a_box_says_whether_its_conversation_is_still_there() {
     assert_eq!(agent(mine)["thisConversation"], true);
     assert_eq!(agent(theirs)["thisConversation"], Value::Null);
     rig.advance(3 * MIN);
-    assert_eq!(agent(mine)["state"], "working", "three minutes are not more");
+    assert_eq!(
+        agent(mine)["state"],
+        "working",
+        "three minutes are not more"
+    );
     rig.advance(1);
     assert_eq!(agent(mine)["state"], "left");
     beat();

@@ -14,7 +14,7 @@ use clap::{Args, Command};
 use icebox_wire::rest::{ExecRequest, ExecResponse};
 
 use self::live::{Progress, Written};
-use crate::client::{Answer, Client, Stream, WORK_LIMIT};
+use crate::client::{Answer, Client, Stream};
 use crate::error::CliError;
 use crate::printer::{self, note};
 use crate::select::box_id;
@@ -71,6 +71,9 @@ pub(crate) struct Exec {
     /// Send this program's standard input (text, at most 1 MiB)
     #[arg(long)]
     stdin: bool,
+    /// Wait this long for room if the box is frozen and the host full, 0 to 1800 [default: 30]
+    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1_800))]
+    wait_for_capacity_sec: Option<u32>,
     /// Why it is run, for people, at most 200 characters
     #[arg(long)]
     note: Option<String>,
@@ -146,6 +149,7 @@ impl Exec {
             stdin,
             note: self.note.clone(),
             exec_id: Some(new_exec_id()?),
+            wait_for_capacity_sec: self.wait_for_capacity_sec,
             ..ExecRequest::default()
         })
     }
@@ -161,9 +165,10 @@ pub(super) fn run_once(
     let deadline = Duration::from_secs(u64::from(
         request.timeout_sec.unwrap_or(DEFAULT_TIMEOUT_SEC),
     ));
+    let limit = super::start::limit(request.wait_for_capacity_sec) + deadline;
     let mut repeats = 0;
     loop {
-        let error = match client.post(&path, Some(request), WORK_LIMIT + deadline) {
+        let error = match client.post(&path, Some(request), limit) {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };

@@ -11,7 +11,7 @@ use crate::printer::{self, Cell};
 use crate::settings::Remote;
 use crate::words::{self, Now};
 
-/// List boxes: why each is awake, when it freezes and when it stops
+/// List boxes: why each is awake, when it freezes and when it stops; and how full the host is
 ///
 /// Most recently used first. Times are this machine's. Looking wakes nothing and is no use.
 #[derive(Args)]
@@ -54,6 +54,9 @@ impl Ls {
             printer::note("No boxes. Start one with `icebox start`.");
         } else {
             table(&page.boxes)?;
+        }
+        if let Some(slots) = page.slots.filter(|_| !self.quiet) {
+            printer::note(&words::slots(&slots));
         }
         if let Some(cursor) = page.next_cursor {
             printer::note(&format!("There are more: --cursor {cursor}"));

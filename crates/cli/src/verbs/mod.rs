@@ -9,6 +9,7 @@ mod key;
 mod logs;
 mod ls;
 mod ps;
+mod queue;
 mod restore;
 mod serve;
 mod start;
@@ -143,7 +144,13 @@ impl Many {
                 let besides = besides.filter(|_| !self.remote.json);
                 // When the box cannot be read, the post says why.
                 let besides = besides.and_then(|besides| besides(&client.get_box(&id).ok()?.0));
-                let answer = client.post(&path, body, limit)?;
+                let queueable = (action == "wake").then_some(queue::For::Box(&id));
+                let post = || client.post(&path, body, limit);
+                let answer = if self.remote.json {
+                    post()
+                } else {
+                    queue::telling_place(&client, queueable, None, post)
+                }?;
                 show(&answer, &client, &id, self.remote.json)?;
                 if let Some(text) = besides {
                     printer::note(&format!("icebox: {}: {text}", crate::text::printable(word)));

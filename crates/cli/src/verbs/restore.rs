@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use icebox_wire::rest::StartRequest;
 
+use super::queue::{For, telling_place};
 use crate::error::CliError;
 use crate::select::box_id;
 use crate::settings::Remote;
@@ -25,8 +26,8 @@ pub(crate) struct Restore {
     /// What it is for from now on
     #[arg(long)]
     goal: Option<String>,
-    /// Wait this long for room on the host, 0 to 1800
-    #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
+    /// Wait this long for room on a full host, 0 to 1800 [default: 0]
+    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
     wait_for_capacity_sec: Option<u32>,
     #[command(flatten)]
     pub(super) remote: Remote,
@@ -43,7 +44,12 @@ impl Restore {
             ..StartRequest::default()
         };
         let limit = super::start::limit(self.wait_for_capacity_sec);
-        let answer = client.post("/v1/boxes", Some(&request), limit)?;
+        let post = || client.post("/v1/boxes", Some(&request), limit);
+        let answer = if self.remote.json {
+            post()
+        } else {
+            telling_place(&client, Some(For::Box(&id)), None, post)
+        }?;
         super::show(&answer, &client, &id, self.remote.json)?;
         Ok(ExitCode::SUCCESS)
     }

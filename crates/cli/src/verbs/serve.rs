@@ -100,6 +100,13 @@ fn announce(config: &Config, host: &Capabilities) {
         "  boxes   {} driver, {} CPUs, {} MiB memory",
         host.name, host.cpus, host.memory_mb
     ));
+    let room = config.limits.host_room(host);
+    note(&format!(
+        "  room    {} boxes up at a time, with {} MiB of memory and {} CPUs together",
+        room.boxes,
+        room.memory_mb,
+        room.milli_cpus / 1_000
+    ));
     match &host.checkpoint {
         Ok(()) => note("  freeze  to disk, memory and all"),
         Err(why) => note(&format!("  freeze  in RAM only: {why}")),

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,6 +9,7 @@ use icebox_wire::rest::{
     BoxView, PolicyFields, PolicyRequest, ServiceRequest, SizeRequest, StartRequest,
 };
 
+use super::queue::{For, telling_place};
 use crate::client::{Client, WORK_LIMIT};
 use crate::error::CliError;
 use crate::printer;
@@ -18,8 +17,9 @@ use crate::settings::Remote;
 use crate::text::{key_value, printable};
 use crate::words::{self, Now};
 
-/// A start that takes longer waits for something.
-const SLOW: Duration = Duration::from_secs(1);
+/// What is said of a start that takes long though it has room.
+const PREPARING: &str =
+    "icebox: the image of this host is being prepared; only the first box waits for it";
 
 /// Start a new box
 ///
@@ -31,6 +31,7 @@ Examples:
   icebox start --name web --goal 'try the new parser' --service app:3000:web
   icebox start --memory-mb 4096 --cpus 2 --env LANG=C.UTF-8
   icebox start --policy '{\"freezeAfterSec\": 60}'
+  icebox start --wait-for-capacity-sec 600        on a full host
   box=$(icebox start) && icebox exec $box -- uname -a")]
 pub(crate) struct Start {
     /// A name for people, at most 60 characters
@@ -67,8 +68,8 @@ pub(crate) struct Start {
     /// Words of your own, given back in every view; may be repeated
     #[arg(long, value_name = "K=V", value_parser = key_value)]
     metadata: Vec<(String, String)>,
-    /// Wait this long for room on the host, 0 to 1800
-    #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
+    /// Wait this long for room on a full host, 0 to 1800 [default: 0]
+    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
     wait_for_capacity_sec: Option<u32>,
     /// Do not wait until it is ready
     #[arg(long)]
@@ -86,9 +87,13 @@ impl Start {
         let namesake = namesake.and_then(|name| namesake_of(&client, name));
         let from_host = self.image.as_deref().is_none_or(|image| image == "host");
         let request = self.request();
-        let answer = telling_when_slow(from_host && !json, || {
-            client.post("/v1/boxes", Some(&request), limit)
-        })?;
+        let waits = (request.wait_for_capacity_sec > Some(0)).then_some(For::New);
+        let post = || client.post("/v1/boxes", Some(&request), limit);
+        let answer = if json {
+            post()
+        } else {
+            telling_place(&client, waits, from_host.then_some(PREPARING), post)
+        }?;
         let view: BoxView = answer.read()?;
         if let Some(text) = namesake {
             printer::note(&text);
@@ -137,25 +142,6 @@ fn namesake_of(client: &Client, name: &str) -> Option<String> {
         printable(name),
         other.id
     ))
-}
-
-/// Does it, and says what it may be waiting for when it takes long.
-fn telling_when_slow<T>(tell: bool, start: impl FnOnce() -> T) -> T {
-    let (done, ended) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        if tell {
-            scope.spawn(move || {
-                if ended.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
-                    printer::note(
-                        "icebox: the image of this host is being prepared; only the first box waits for it",
-                    );
-                }
-            });
-        }
-        let started = start();
-        drop(done);
-        started
-    })
 }
 
 /// How long a start that may queue for room is waited for.

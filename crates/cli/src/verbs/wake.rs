@@ -6,7 +6,6 @@ use clap::Args;
 use icebox_wire::rest::{BoxView, Status, WakeRequest};
 
 use super::Many;
-use crate::client::WORK_LIMIT;
 use crate::error::CliError;
 
 /// Wake frozen boxes
@@ -23,15 +22,23 @@ pub(crate) struct Wake {
     /// Give the memory up and start the box anew on its files
     #[arg(long)]
     cold: bool,
+    /// Wait this long for room on a full host, 0 to 1800 [default: 30]
+    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
+    wait_for_capacity_sec: Option<u32>,
 }
 
 impl Wake {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let body = self.cold.then_some(WakeRequest { cold_restart: true });
+        let body = WakeRequest {
+            cold_restart: self.cold,
+            wait_for_capacity_sec: self.wait_for_capacity_sec,
+        };
+        let limit = super::start::limit(self.wait_for_capacity_sec);
         let besides = self
             .cold
             .then_some(nothing_to_do as fn(&BoxView) -> Option<&'static str>);
-        self.many.post("wake", body.as_ref(), WORK_LIMIT, besides)
+        let body = (body != WakeRequest::default()).then_some(&body);
+        self.many.post("wake", body, limit, besides)
     }
 }
 

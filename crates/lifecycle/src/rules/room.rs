@@ -9,7 +9,10 @@ pub const RULE: Rule = Rule {
     name: "room",
     elsewhere: Some("crates/lifecycle/src/fleet.rs"),
     title: "When the host is full",
-    sentence: "Only boxes that are up take room. Where none is left, a start, a wake or a restore is answered `no \
-               box capacity right now`, or waits for up to `waitForCapacitySec`, oldest first; an account that has \
-               all it may have is passed over.",
+    sentence: "Boxes that are up take room; of a frozen one only the memory that is still in RAM does, and it is given \
+               back when somebody needs the room. Where none is left, a start, a wake or a restore waits for up to \
+               `waitForCapacitySec` (left out: a call or a wake 30 seconds, a start or a restore not at all), oldest \
+               first, and is then answered `no box capacity right now`. An account that has all it may have is passed \
+               over. No box is frozen to make room. While a box waits it is frozen as before, and its idle clocks stand \
+               still.",
 };

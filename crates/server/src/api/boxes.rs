@@ -7,7 +7,7 @@ use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{BoxView, ListResponse, PatchRequest, StartRequest, WakeRequest};
 
 use super::input::{Body, Params};
-use super::{App, error, view};
+use super::{App, capacity, error, view};
 use crate::commands::check::unfit;
 use crate::commands::{Caller, Trouble};
 use crate::engine::Cursor;
@@ -48,6 +48,7 @@ pub(super) async fn list(
     Ok(Json(ListResponse {
         boxes,
         next_cursor,
+        slots: Some(capacity::slots(&views.capacity())),
         notices: app.commands.notices(&caller, None),
     }))
 }

@@ -2,6 +2,7 @@
 //! [`crate::commands`], and nothing here changes a box.
 
 mod boxes;
+mod capacity;
 mod error;
 mod events;
 mod input;

@@ -10,7 +10,7 @@ use icebox_wire::rest::{AdvanceRequest, ClockResponse, HostView, OkResponse};
 use serde::Deserialize;
 
 use super::input::Body;
-use super::{App, error};
+use super::{App, capacity, error};
 use crate::commands::check::unfit;
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble, is_agent_id, no_agent_id};
@@ -30,7 +30,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     }
 }
 
-pub(super) async fn host(State(app): State<App>, _: Caller) -> Json<HostView> {
+pub(super) async fn host(State(app): State<App>, caller: Caller) -> Json<HostView> {
     let host = app.commands.driver().capabilities();
     let engine = app.commands.engine();
     let mut boxes: BTreeMap<String, u64> = BTreeMap::new();
@@ -46,6 +46,7 @@ pub(super) async fn host(State(app): State<App>, _: Caller) -> Json<HostView> {
         memory_mb: host.memory_mb,
         disk_gb: host.disk_gb,
         boxes,
+        capacity: Some(capacity::shown(&engine.views().capacity(), caller.account)),
         orphans: engine.orphans().iter().map(ToString::to_string).collect(),
         dropped_outcomes: engine.counters().dropped_outcomes(),
     })

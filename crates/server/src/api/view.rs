@@ -10,7 +10,7 @@ use icebox_lifecycle::{Forecast, Status, Tier, Time};
 use icebox_wire::rest;
 use serde_json::{Map, Value};
 
-use super::App;
+use super::{App, capacity};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
 use crate::engine::View;
@@ -28,6 +28,7 @@ const FIELDS: &[&str] = &[
     "idleTimeoutMin",
     "stopsAt",
     "restorableUntil",
+    "waitsForRoom",
     "freeze",
     "tier",
     "keeps",
@@ -68,6 +69,7 @@ impl App {
         let (why, steps) = self.commands.past(view.id()).await?;
         let mut shown = self.show(caller, view);
         shown.why = why.into_iter().map(why_view).collect();
+        shown.why.extend(capacity::why(&shown));
         shown.steps = steps.into_iter().map(step_view).collect();
         shown.notices = self.commands.notices(caller, Some(view.id()));
         Ok(shown)
@@ -79,6 +81,7 @@ impl App {
         let sandbox = &view.sandbox;
         let record = &view.record;
         let forecast = sandbox.forecast(now);
+        let waits_for_room = capacity::place(self.commands.engine().views(), view);
         let frozen = match &sandbox.state {
             State::Frozen(frozen) if !frozen.wake => Some(frozen),
             State::Frozen(_)
@@ -99,13 +102,17 @@ impl App {
             goal: record.goal.clone(),
             created_at: timestamp(sandbox.created_at),
             last_used_at: timestamp(sandbox.last_use),
-            status_reason: sandbox.status_reason(),
+            status_reason: match &waits_for_room {
+                Some(place) => Some(capacity::in_words(place)),
+                None => sandbox.status_reason(),
+            },
             idle_timeout_min: sandbox
                 .policy
                 .idle_limit_ms
                 .and_then(|ms| u32::try_from(ms / MIN).ok()),
             stops_at: forecast.stops_at.map(timestamp),
             restorable_until: forecast.restorable_until.map(timestamp),
+            waits_for_room,
             freeze: freeze(&forecast),
             tier: frozen.map(|frozen| match frozen.tier() {
                 Tier::Ram => rest::Tier::Ram,

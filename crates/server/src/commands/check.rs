@@ -11,6 +11,7 @@ use icebox_wire::rest;
 use super::trouble::{Kind, Trouble};
 use crate::config::Limits;
 use crate::driver::Capabilities;
+use crate::engine::Patience;
 use crate::record::{Service, Size};
 
 /// The longest name of a box, in characters.
@@ -155,6 +156,17 @@ pub fn text(field: &str, value: Option<&str>, most: usize) -> Result<(), Trouble
     }
 }
 
+/// How long what is asked waits for room.
+pub fn patience(wait_sec: Option<u32>) -> Result<Patience, Trouble> {
+    match wait_sec {
+        Some(sec) if sec > CAPACITY_WAIT_MAX_SEC => Err(unfit("waitForCapacitySec")),
+        Some(_) | None => Ok(Patience {
+            wait_ms: wait_sec.map(|sec| Ms::from(sec) * SEC),
+            gone: None,
+        }),
+    }
+}
+
 /// The own idle limit, in minutes.
 pub fn idle_timeout(minutes: Option<u32>) -> Result<Option<Ms>, Trouble> {
     match minutes {
@@ -265,7 +277,10 @@ pub fn size(
 ) -> Result<Size, Trouble> {
     let none = rest::SizeRequest::default();
     let asked = asked.unwrap_or(&none);
-    let most_cpus = f64::from(host.cpus);
+    let (room, account) = (limits.host_room(host), limits.account_room());
+    let most_milli = room.milli_cpus.min(account.milli_cpus);
+    let most_milli = u32::try_from(most_milli).unwrap_or(u32::MAX);
+    let most_cpus = f64::from(host.cpus).min(f64::from(most_milli) / 1000.0);
     let cpus = asked.cpus.unwrap_or(limits.default_cpus.min(most_cpus));
     let milli = (cpus * 1000.0).round();
     if !(f64::from(MIN_MILLI_CPUS)..=most_cpus * 1000.0).contains(&milli) {
@@ -274,11 +289,12 @@ pub fn size(
             format!("0.1 to {most_cpus} on this host"),
         ));
     }
-    let memory_mb = asked
-        .memory_mb
-        .unwrap_or(limits.default_memory_mb.min(host.memory_mb));
-    if !(MIN_MEMORY_MB..=host.memory_mb).contains(&memory_mb) {
-        let limit = format!("{MIN_MEMORY_MB} to {} on this host", host.memory_mb);
+    let most_mb = room.memory_mb.min(account.memory_mb).min(host.memory_mb);
+    // A small machine has room for several boxes, too.
+    let default_mb = (host.memory_mb / 4).clamp(MIN_MEMORY_MB, limits.default_memory_mb);
+    let memory_mb = asked.memory_mb.unwrap_or(default_mb.min(most_mb));
+    if !(MIN_MEMORY_MB..=most_mb).contains(&memory_mb) {
+        let limit = format!("{MIN_MEMORY_MB} to {most_mb} on this host");
         return Err(Trouble::bad("size.memoryMb", limit));
     }
     let disk_gb = asked

@@ -13,9 +13,9 @@ use icebox_wire::boxd::{
 use icebox_wire::rest::{ExecRequest, ExecResponse, ProcView};
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, check, wait};
+use super::{Caller, Commands, check, room, wait};
 use crate::boxd::label;
-use crate::engine::{CallUnderWay, View};
+use crate::engine::{CallUnderWay, Patience, View};
 use crate::random;
 use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, cut};
 
@@ -41,9 +41,10 @@ impl Commands {
         request: ExecRequest,
     ) -> Result<ExecResponse, Trouble> {
         check::exec(&request)?;
+        let (patience, _listens) = room::patience_of_listener(request.wait_for_capacity_sec)?;
         let id = self.find(caller, id)?.id();
         let (commands, caller) = (self.clone(), caller.clone());
-        let run = async move { commands.run(&caller, id, request).await };
+        let run = async move { commands.run(&caller, id, request, patience).await };
         let ended = tokio::spawn(run).await;
         ended.unwrap_or_else(|error| Err(Trouble::internal(&error)))
     }
@@ -53,9 +54,11 @@ impl Commands {
         caller: &Caller,
         id: BoxId,
         request: ExecRequest,
+        patience: Patience,
     ) -> Result<ExecResponse, Trouble> {
         let began = self.0.clock.now();
-        let (call, answer) = self.begin(caller, id, !request.read_only).await?;
+        let writes = !request.read_only;
+        let (call, answer) = self.begin(caller, id, writes, patience).await?;
         let exec_id = request.exec_id.clone().unwrap_or_else(random::hex::<8>);
         let step = step(&request, &exec_id, began);
         let done = self.run_in(&call, &answer.view, request, &exec_id).await;

@@ -10,8 +10,8 @@ use icebox_lifecycle::{BoxId, Command, State, Time};
 use icebox_wire::rest::{PatchRequest, WakeRequest};
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check};
-use crate::engine::{Admitted, Answer, Patch, PolicyChange, View};
+use super::{Caller, Commands, ask, check, room};
+use crate::engine::{Admitted, Answer, Patch, Patience, PolicyChange, View};
 
 /// How long a freeze call waits for the copy.
 const FREEZE_LIMIT: Duration = Duration::from_secs(900);
@@ -24,7 +24,8 @@ impl Commands {
     /// Freezes a box now (rule 4.6).
     pub async fn freeze(&self, caller: &Caller, id: &str) -> Result<Arc<View>, Trouble> {
         let id = self.find(caller, id)?.id();
-        self.admitted(id, &Command::Freeze).await?;
+        self.admitted(id, &Command::Freeze, Patience::default())
+            .await?;
         let now = || self.0.clock.now();
         let frozen = self.until(id, |view| frozen_or_why_not(view, now()));
         match tokio::time::timeout(FREEZE_LIMIT, frozen).await {
@@ -43,16 +44,19 @@ impl Commands {
         id: &str,
         request: &WakeRequest,
     ) -> Result<Arc<View>, Trouble> {
+        let patience = check::patience(request.wait_for_capacity_sec)?;
         let id = self.find(caller, id)?.id();
         let cold = request.cold_restart;
-        self.admitted(id, &Command::Wake { cold }).await?;
+        self.admitted(id, &Command::Wake { cold }, patience).await?;
         self.until_ready(id).await
     }
 
     /// Stops a box for good (rules 6.6, 6.9).
     pub async fn stop(&self, caller: &Caller, id: &str) -> Result<Arc<View>, Trouble> {
         let id = self.find(caller, id)?.id();
-        let answer = self.admitted(id, &Command::Stop).await?;
+        let answer = self
+            .admitted(id, &Command::Stop, Patience::default())
+            .await?;
         let gone = self.until(id, |view| match &view.sandbox.state {
             State::Terminated { kept: None, .. } => ControlFlow::Break(Ok(Arc::clone(view))),
             State::Terminated { kept: Some(_), .. }
@@ -121,10 +125,17 @@ impl Commands {
     }
 
     /// Asks again and again until the state admits it.
-    async fn admitted(&self, id: BoxId, command: &Command) -> Result<Answer, Trouble> {
+    async fn admitted(
+        &self,
+        id: BoxId,
+        command: &Command,
+        patience: Patience,
+    ) -> Result<Answer, Trouble> {
+        let limit = room::limit(&patience) + ADMISSION_LIMIT;
+        let engine = self.0.engine.patient(patience);
         let asking = async {
             loop {
-                let answer = self.0.engine.command(id, command.clone()).await;
+                let answer = engine.command(id, command.clone()).await;
                 let answer = answer.map_err(|error| ask(error, id))?;
                 if answer.admitted != Admitted::Wait {
                     return Ok(answer);
@@ -132,7 +143,7 @@ impl Commands {
                 self.change_after(&answer.view).await;
             }
         };
-        match tokio::time::timeout(ADMISSION_LIMIT, asking).await {
+        match tokio::time::timeout(limit, asking).await {
             Ok(ended) => ended,
             Err(_) => Err(Trouble::new(
                 Kind::Busy,

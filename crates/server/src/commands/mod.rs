@@ -8,12 +8,12 @@ mod life;
 mod notices;
 mod output;
 mod presence;
+mod room;
 mod start;
 pub mod trouble;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use icebox_lifecycle::{BoxId, CallKind};
 
@@ -21,7 +21,7 @@ use crate::boxd::Boxds;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::Driver;
-use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, View};
+use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, Patience, View};
 use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
 
@@ -52,10 +52,6 @@ struct Inner {
     reader: Arc<Reader>,
     outbox: events::Outbox,
     presences: Presences,
-    /// Starts that wait for room, in the order they came.
-    queue: tokio::sync::Mutex<()>,
-    /// How many they are.
-    waiting: AtomicUsize,
 }
 
 impl Commands {
@@ -79,8 +75,6 @@ impl Commands {
             reader: Arc::new(reader),
             outbox: events::Outbox::new(outbox),
             presences: Presences::default(),
-            queue: tokio::sync::Mutex::new(()),
-            waiting: AtomicUsize::new(0),
         }))
     }
 
@@ -146,7 +140,8 @@ impl Commands {
         id: BoxId,
         writes: bool,
     ) -> Result<(CallUnderWay, Answer), Trouble> {
-        let (call, mut answer) = self.begin(caller, id, writes).await?;
+        let patience = Patience::default();
+        let (call, mut answer) = self.begin(caller, id, writes, patience).await?;
         if !wait::is_ready(&answer.view) {
             answer.view = self.until_ready(id).await?;
         }
@@ -159,9 +154,11 @@ impl Commands {
         caller: &Caller,
         id: BoxId,
         writes: bool,
+        patience: Patience,
     ) -> Result<(CallUnderWay, Answer), Trouble> {
         let agent = caller.agent.clone();
-        let began = self.0.engine.begin_call(id, CallKind::Acts, writes, agent);
+        let engine = self.0.engine.patient(patience);
+        let began = engine.begin_call(id, CallKind::Acts, writes, agent);
         began.await.map_err(|error| ask(error, id))
     }
 }

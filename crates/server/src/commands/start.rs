@@ -1,9 +1,7 @@
-//! Starting a box, and bringing a stopped one back (rules 6.5, 14.1). Owns the queue of those who wait for room.
+//! Starting a box, and bringing a stopped one back (rules 6.5, 14.1).
 
-use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use icebox_lifecycle::state::End;
@@ -11,8 +9,8 @@ use icebox_lifecycle::{BoxId, Command, Policy, State, Time};
 use icebox_wire::rest::StartRequest;
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check};
-use crate::engine::{Admitted, Answer, AskError, NewBox, Patch, View};
+use super::{Caller, Commands, ask, check, room};
+use crate::engine::{Admitted, NewBox, Patch, Patience, View};
 use crate::random;
 use crate::record::Record;
 
@@ -20,8 +18,6 @@ use crate::record::Record;
 const START_LIMIT: Duration = Duration::from_secs(300);
 /// How long a restore waits for a stop to be over.
 const RESTORE_LIMIT: Duration = Duration::from_secs(90);
-/// Starts that may wait for room at a time.
-const MOST_WAITING: usize = 1_000;
 
 impl Commands {
     /// Starts a box and waits until it is ready, unless `wait` is false.
@@ -30,22 +26,17 @@ impl Commands {
         caller: &Caller,
         request: StartRequest,
     ) -> Result<Arc<View>, Trouble> {
-        let wait_sec = request.wait_for_capacity_sec.unwrap_or(0);
-        if wait_sec > check::CAPACITY_WAIT_MAX_SEC {
-            return Err(check::unfit("waitForCapacitySec"));
-        }
+        let patience = check::patience(request.wait_for_capacity_sec)?;
         check::text("goal", request.goal.as_deref(), check::GOAL_LEN)?;
         check::name(request.name.as_deref())?;
-        let patience = Duration::from_secs(u64::from(wait_sec));
         if let Some(id) = &request.restore {
             return self.restore(caller, id, &request, patience).await;
         }
         let wait = request.wait.unwrap_or(true);
         let new = self.new_box(caller, request)?;
-        let answer = self
-            .with_room(patience, || self.0.engine.create(new.clone()))
-            .await
-            .map_err(|error| ask(error, new.id))?;
+        let id = new.id;
+        let created = self.0.engine.patient(patience).create(new).await;
+        let answer = created.map_err(|error| ask(error, id))?;
         if wait {
             self.until_started(answer.view).await
         } else {
@@ -109,15 +100,15 @@ impl Commands {
         caller: &Caller,
         id: &str,
         request: &StartRequest,
-        patience: Duration,
+        patience: Patience,
     ) -> Result<Arc<View>, Trouble> {
         only_what_a_restore_takes(request)?;
         let id = self.find(caller, id)?.id();
-        let bring_back = || self.0.engine.command(id, Command::Restore);
-        let limit = patience + RESTORE_LIMIT;
+        let limit = room::limit(&patience) + RESTORE_LIMIT;
+        let engine = self.0.engine.patient(patience);
         let taken = tokio::time::timeout(limit, async {
             loop {
-                let answer = self.with_room(patience, bring_back).await?;
+                let answer = engine.command(id, Command::Restore).await?;
                 if answer.admitted != Admitted::Wait {
                     return Ok(answer);
                 }
@@ -150,50 +141,6 @@ impl Commands {
         } else {
             Ok(answer.view)
         }
-    }
-
-    /// Tries until there is room, in the order of coming, at most for `patience`.
-    async fn with_room<F>(
-        &self,
-        patience: Duration,
-        attempt: impl Fn() -> F,
-    ) -> Result<Answer, AskError>
-    where
-        F: Future<Output = Result<Answer, AskError>>,
-    {
-        let waiting = &self.0.waiting;
-        // Whoever does not wait does not overtake those who do.
-        if waiting.load(Ordering::Acquire) == 0 {
-            match attempt().await {
-                Err(AskError::NoCapacity) if !patience.is_zero() => {}
-                taken => return taken,
-            }
-        } else if patience.is_zero() {
-            return Err(AskError::NoCapacity);
-        }
-        if waiting.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
-            waiting.fetch_sub(1, Ordering::AcqRel);
-            return Err(AskError::NoCapacity);
-        }
-        let _left = scopeguard(|| {
-            waiting.fetch_sub(1, Ordering::AcqRel);
-        });
-        let turn = async {
-            let _first = self.0.queue.lock().await;
-            let mut room = self.0.engine.views().room();
-            loop {
-                room.mark_unchanged();
-                match attempt().await {
-                    Err(AskError::NoCapacity) => {}
-                    taken => return taken,
-                }
-                if room.changed().await.is_err() {
-                    return Err(AskError::Closed);
-                }
-            }
-        };
-        let taken = tokio::time::timeout(patience, turn).await;
-        taken.unwrap_or(Err(AskError::NoCapacity))
     }
 
     /// Waits until a box is not any more as it was in `view`.
@@ -260,15 +207,4 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         )),
         None => Ok(()),
     }
-}
-
-/// Does something when it is dropped.
-fn scopeguard<F: FnMut()>(undo: F) -> impl Drop {
-    struct Guard<F: FnMut()>(F);
-    impl<F: FnMut()> Drop for Guard<F> {
-        fn drop(&mut self) {
-            (self.0)();
-        }
-    }
-    Guard(undo)
 }

@@ -6,6 +6,7 @@ use icebox_lifecycle::state::{End, State, TakeoverCause};
 use icebox_lifecycle::{NoRestore, Refusal, Time};
 use serde_json::{Map, Value, json};
 
+use super::room;
 use crate::engine::{AskError, View};
 use crate::random;
 
@@ -140,7 +141,8 @@ impl Trouble {
         match error {
             AskError::NotFound => Self::no_such_box(id),
             AskError::Refused(refusal, view) => Self::from_refusal(*refusal, &view),
-            AskError::NoCapacity => Self::new(Kind::NoCapacity, "no box capacity right now"),
+            AskError::NoCapacity(full) => room::no_capacity(id, &full),
+            AskError::CalledOff => room::called_off(id),
             AskError::Store => {
                 Self::internal(&"the record could not be written; is the disk full?")
             }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use icebox_lifecycle::fleet::Ticket;
 use icebox_lifecycle::{
-    BoxId, CallId, CallKind, Command, Event, OpId, Outcome, Policy, Refusal, Time,
+    BoxId, CallId, CallKind, Command, Event, Ms, OpId, Outcome, Policy, Refusal, Time,
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::room::Full;
 use super::views::View;
 use crate::record::Record;
 use crate::store::HistoryStep;
@@ -24,11 +26,13 @@ pub(super) fn channel() -> (Sender, Receiver) {
 /// Something for the engine.
 pub(super) enum Message {
     /// A new box.
-    Create(Box<NewBox>, Reply),
+    Create(Box<NewBox>, Asker, Reply),
     /// A call begins.
     Call(Call, Reply),
     /// Somebody asks for something.
-    Ask(BoxId, Command, Reply),
+    Ask(BoxId, Command, Asker, Reply),
+    /// Whoever asked this of a box does not listen any more: a place in the queue for room is given up.
+    HungUp(BoxId, Ticket),
     /// The record or the settings change.
     Patch(BoxId, Box<Patch>, Reply),
     /// A call ends; with what it came to, if that is a step (rule 11.3).
@@ -81,7 +85,10 @@ pub enum AskError {
     Refused(Box<Refusal>, Arc<View>),
     /// The host is full (rule 14.1).
     #[error("no box capacity right now")]
-    NoCapacity,
+    NoCapacity(Box<Full>),
+    /// A call froze the box for which this one waited for room.
+    #[error("the box was frozen while it waited for room")]
+    CalledOff,
     /// The database did not take it; nothing happened.
     #[error("the record could not be written")]
     Store,
@@ -103,10 +110,20 @@ pub struct NewBox {
     pub agent: Option<Box<str>>,
 }
 
+/// Who asks for something that may need room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    /// Their number, which nobody else has.
+    pub(super) ticket: Ticket,
+    /// How long they wait for room; when absent as long as is usual for what they ask.
+    pub(super) wait_ms: Option<Ms>,
+}
+
 /// A call that begins.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) id: BoxId,
+    pub(super) asker: Asker,
     pub(super) call: CallId,
     pub(super) kind: CallKind,
     pub(super) writes: bool,

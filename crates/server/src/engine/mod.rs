@@ -7,6 +7,7 @@ mod effects;
 mod ends;
 mod inbox;
 mod recover;
+mod room;
 mod run;
 mod turn;
 mod views;
@@ -17,8 +18,9 @@ mod work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Time};
+use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Ms, Time};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::boxd::Boxds;
 use crate::clock::Clock;
@@ -27,10 +29,12 @@ use crate::driver::{Driver, DriverError};
 use crate::store::{HistoryStep, Store, StoreError};
 
 pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
+pub use room::{Capacity, Full, Queued, Tried, Wanted};
 pub use views::{Cursor, View, Views};
 
 use ends::Ends;
-use inbox::{Message, Sender};
+use inbox::{Asker, Message, Sender};
+pub(crate) use room::WAKE_WAIT_MS;
 pub(crate) use work::KEPT_MS;
 
 /// What the engine is made of.
@@ -73,6 +77,17 @@ pub struct Engine {
     ends: Arc<Ends>,
     counters: Arc<Counters>,
     orphans: Arc<[BoxId]>,
+    patience: Patience,
+}
+
+/// For how long, and for whom, what is asked waits when the host is full (rules 5.9, 14.1).
+#[derive(Clone, Debug, Default)]
+pub struct Patience {
+    /// How long; when absent as long as is usual for what is asked.
+    pub wait_ms: Option<Ms>,
+    /// Cancelled when nobody waits any more although the asker goes on: what is asked then leaves the queue, if it is in
+    /// it. An asker that is dropped leaves it anyway.
+    pub gone: Option<CancellationToken>,
 }
 
 /// What the engine counts.
@@ -140,6 +155,7 @@ impl Engine {
             ends,
             counters,
             orphans: orphans.into(),
+            patience: Patience::default(),
         })
     }
 
@@ -167,10 +183,20 @@ impl Engine {
         &self.orphans
     }
 
+    /// The same way in, with a patience of one's own.
+    #[must_use]
+    pub fn patient(&self, patience: Patience) -> Self {
+        Self {
+            patience,
+            ..self.clone()
+        }
+    }
+
     /// Makes a box; answers once that is recorded, while it starts.
     pub async fn create(&self, new: NewBox) -> Result<Answer, AskError> {
-        self.ask(|reply| Message::Create(Box::new(new), reply))
-            .await
+        let (id, asker) = (new.id, self.asker());
+        let create = |reply| Message::Create(Box::new(new), asker, reply);
+        self.ask_in_queue(id, asker, create).await
     }
 
     /// Begins a call. It ends when the [`CallUnderWay`] is dropped.
@@ -181,9 +207,11 @@ impl Engine {
         writes: bool,
         agent: Option<Box<str>>,
     ) -> Result<(CallUnderWay, Answer), AskError> {
-        let call = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
+        let asker = self.asker();
+        let call = CallId(asker.ticket);
         let message = inbox::Call {
             id,
+            asker,
             call,
             kind,
             writes,
@@ -197,7 +225,8 @@ impl Engine {
             ends: Arc::clone(&self.ends),
             over: false,
         };
-        let answer = self.ask(|reply| Message::Call(message, reply)).await?;
+        let begin = |reply| Message::Call(message, reply);
+        let answer = self.ask_in_queue(id, asker, begin).await?;
         Ok((under_way, answer))
     }
 
@@ -213,7 +242,9 @@ impl Engine {
 
     /// Asks a box for something, if its state admits it.
     pub async fn command(&self, id: BoxId, command: Command) -> Result<Answer, AskError> {
-        self.ask(|reply| Message::Ask(id, command, reply)).await
+        let asker = self.asker();
+        let ask = |reply| Message::Ask(id, command, asker, reply);
+        self.ask_in_queue(id, asker, ask).await
     }
 
     /// Changes a record or settings.
@@ -243,6 +274,41 @@ impl Engine {
             // An error means that it ended already.
             let _ = over.await;
         }
+    }
+
+    fn asker(&self) -> Asker {
+        Asker {
+            ticket: self.calls.fetch_add(1, Ordering::Relaxed),
+            wait_ms: self.patience.wait_ms,
+        }
+    }
+
+    /// Asks for what may have to wait for room, and leaves the queue when nobody waits for it any more.
+    async fn ask_in_queue(
+        &self,
+        id: BoxId,
+        asker: Asker,
+        message: impl FnOnce(inbox::Reply) -> Message,
+    ) -> Result<Answer, AskError> {
+        let mut place = PlaceInQueue {
+            id,
+            ticket: asker.ticket,
+            inbox: self.inbox.clone(),
+            over: false,
+        };
+        let mut answer = std::pin::pin!(self.ask(message));
+        let answered = match &self.patience.gone {
+            None => answer.await,
+            Some(gone) => tokio::select! {
+                answered = &mut answer => answered,
+                () = gone.cancelled() => {
+                    place.give_up();
+                    answer.await
+                }
+            },
+        };
+        place.over = true;
+        answered
     }
 
     async fn ask(&self, message: impl FnOnce(inbox::Reply) -> Message) -> Result<Answer, AskError> {
@@ -290,17 +356,40 @@ impl Drop for CallUnderWay {
             return;
         }
         let ended = Event::CallEnded { call: self.call };
-        let message = Message::Event(self.id, ended);
-        if let Err(tokio::sync::mpsc::error::TrySendError::Full(message)) =
-            self.inbox.try_send(message)
-        {
-            // The inbox is full: wait for room elsewhere, for the end of a call must not be lost.
-            let inbox = self.inbox.clone();
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move {
-                    let _ = inbox.send(message).await;
-                });
-            }
+        send_for_sure(&self.inbox, Message::Event(self.id, ended));
+    }
+}
+
+/// Somebody's place in the queue for room, if they are in it. Dropping it gives it up.
+struct PlaceInQueue {
+    id: BoxId,
+    ticket: u64,
+    inbox: Sender,
+    over: bool,
+}
+
+impl PlaceInQueue {
+    fn give_up(&self) {
+        send_for_sure(&self.inbox, Message::HungUp(self.id, self.ticket));
+    }
+}
+
+impl Drop for PlaceInQueue {
+    fn drop(&mut self) {
+        if !self.over {
+            self.give_up();
+        }
+    }
+}
+
+/// Sends without waiting. When the inbox is full that is done elsewhere, for the end of a call must not be lost.
+fn send_for_sure(inbox: &Sender, message: Message) {
+    if let Err(tokio::sync::mpsc::error::TrySendError::Full(message)) = inbox.try_send(message) {
+        let inbox = inbox.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = inbox.send(message).await;
+            });
         }
     }
 }

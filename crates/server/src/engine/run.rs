@@ -69,6 +69,7 @@ impl Loop {
                     Message::Create(..)
                     | Message::Call(..)
                     | Message::Ask(..)
+                    | Message::HungUp(..)
                     | Message::Patch(..)
                     | Message::Ended(..)
                     | Message::Step(..)
@@ -78,6 +79,7 @@ impl Loop {
                 }
             }
             self.core.tick(&mut turn);
+            self.core.serve_queue(&mut turn);
             again = self.core.finish(turn).err().unwrap_or_default();
             if let Some(done) = stop {
                 drop(self.core);
@@ -104,7 +106,7 @@ impl Loop {
         if self.move_clock() {
             return Duration::ZERO;
         }
-        let Some(at) = self.core.deadlines.next() else {
+        let Some(at) = self.core.next_deadline() else {
             return longest;
         };
         if at <= self.core.clock.now() {
@@ -122,14 +124,14 @@ impl Loop {
             return false;
         }
         let now = self.core.clock.now();
-        if self.core.deadlines.next().is_some_and(|at| at <= now) {
+        if self.core.next_deadline().is_some_and(|at| at <= now) {
             return false;
         }
         let Some((ms, _)) = self.advances.front() else {
             return false;
         };
         let target = *self.target.get_or_insert(now + *ms);
-        match self.core.deadlines.next() {
+        match self.core.next_deadline() {
             Some(at) if at <= target => self.core.clock.move_to(at),
             Some(_) | None => {
                 self.core.clock.move_to(target);

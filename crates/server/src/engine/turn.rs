@@ -16,11 +16,14 @@ use tokio::runtime::Handle;
 use super::deadlines::Deadlines;
 use super::effects::Effects;
 use super::ends::Ends;
-use super::inbox::{Admitted, Answer, AskError, Call, Message, NewBox, Patch, Reply, Sender};
+use super::inbox::{
+    Admitted, Answer, AskError, Asker, Call, Message, NewBox, Patch, Reply, Sender,
+};
+use super::room::{Held, Rooms};
 use super::views::{View, Views};
 use super::warm::Warm;
 use super::watch::Watches;
-use super::work::{Work, deadline, forgotten_at, is_in_ram};
+use super::work::{Work, deadline, forgotten_at};
 use super::{Counters, Parts};
 use crate::clock::Clock;
 use crate::store::{HistoryStep, Store, StoreError};
@@ -42,11 +45,10 @@ pub(super) struct Core {
     pub(super) deadlines: Deadlines,
     pub(super) effects: Effects,
     pub(super) watches: Watches,
-    warm: Warm,
+    pub(super) rooms: Rooms,
+    pub(super) warm: Warm,
     ends: Arc<Ends>,
     counters: Arc<Counters>,
-    most_running: usize,
-    running: usize,
     last_turn: Time,
     pub(super) last_heartbeat: Time,
     pub(super) last_sweep: Time,
@@ -56,14 +58,13 @@ pub(super) struct Core {
 pub(super) struct Turn {
     pub(super) now: Time,
     pub(super) work: BTreeMap<BoxId, Work>,
-    replies: Vec<Waiting>,
+    pub(super) replies: Vec<Waiting>,
     /// What to take up again if the commit fails.
     again: Vec<Message>,
-    due: Vec<BoxId>,
+    pub(super) due: Vec<BoxId>,
     pub(super) removed: Vec<BoxId>,
     /// What calls came to.
     pub(super) steps: Vec<(BoxId, HistoryStep)>,
-    created: usize,
     /// How many calls ended for which somebody may wait.
     ended: u64,
 }
@@ -75,10 +76,10 @@ impl Turn {
     }
 }
 
-struct Waiting {
-    id: BoxId,
-    reply: Reply,
-    taken: Result<Admitted, AskError>,
+pub(super) struct Waiting {
+    pub(super) id: BoxId,
+    pub(super) reply: Reply,
+    pub(super) taken: Result<Admitted, AskError>,
 }
 
 impl Core {
@@ -91,6 +92,7 @@ impl Core {
         counters: Arc<Counters>,
     ) -> Self {
         let now = parts.clock.now();
+        let rooms = Rooms::new(&parts.limits, &parts.driver.capabilities());
         let effects = Effects::new(runtime.clone(), Arc::clone(&parts.driver), inbox.clone());
         Self {
             clock: parts.clock,
@@ -99,11 +101,10 @@ impl Core {
             deadlines: Deadlines::default(),
             effects,
             watches: Watches::new(runtime, parts.driver, parts.boxds, inbox),
+            rooms,
             warm: Warm::new(parts.limits.warm_memory_mb),
             ends,
             counters,
-            most_running: parts.limits.running_boxes,
-            running: 0,
             last_turn: now,
             last_heartbeat: Time(0),
             last_sweep: Time(0),
@@ -121,7 +122,6 @@ impl Core {
             due: Vec::new(),
             removed: Vec::new(),
             steps: Vec::new(),
-            created: 0,
             ended: 0,
         };
         let silence = now.since(self.last_turn);
@@ -139,12 +139,12 @@ impl Core {
     /// Takes one message.
     pub(super) fn take(&mut self, turn: &mut Turn, message: Message) {
         match message {
-            Message::Create(new, reply) => self.create(turn, *new, reply),
+            Message::Create(new, asker, reply) => self.create(turn, new, asker, reply),
             Message::Call(call, reply) => self.call(turn, call, reply),
-            Message::Ask(id, command, reply) => {
-                let taken = self.command(turn, id, command);
-                turn.replies.push(Waiting { id, reply, taken });
+            Message::Ask(id, command, asker, reply) => {
+                self.command(turn, id, command, asker, reply);
             }
+            Message::HungUp(id, ticket) => self.hung_up(turn, id, ticket),
             Message::Patch(id, patch, reply) => {
                 let taken = self.patch(turn, id, *patch);
                 turn.replies.push(Waiting { id, reply, taken });
@@ -181,6 +181,10 @@ impl Core {
             let Some(id) = self.deadlines.pop(turn.now) else {
                 return;
             };
+            // Its clocks stand still, and are looked at when it waits no more.
+            if self.rooms.waits(id) {
+                continue;
+            }
             turn.due.push(id);
             self.step(turn, id, Event::Tick);
         }
@@ -197,12 +201,16 @@ impl Core {
     /// Lets a box take one event in. `None`: there is no such box.
     pub(super) fn step(&mut self, turn: &mut Turn, id: BoxId, event: Event) -> Option<()> {
         let now = turn.now;
+        let waited = self.rooms.waited(id, now);
         let work = self.work(turn, id)?;
+        if let Some(ms) = waited {
+            work.handle(now, Event::Gap { ms });
+        }
         work.handle(now, event);
         Some(())
     }
 
-    fn work<'t>(&self, turn: &'t mut Turn, id: BoxId) -> Option<&'t mut Work> {
+    pub(super) fn work<'t>(&self, turn: &'t mut Turn, id: BoxId) -> Option<&'t mut Work> {
         use std::collections::btree_map::Entry;
         match turn.work.entry(id) {
             Entry::Occupied(work) => Some(work.into_mut()),
@@ -213,39 +221,45 @@ impl Core {
         }
     }
 
-    fn create(&mut self, turn: &mut Turn, new: NewBox, reply: Reply) {
+    fn create(&mut self, turn: &mut Turn, new: Box<NewBox>, asker: Asker, reply: Reply) {
         let id = new.id;
-        let taken = if !self.has_room(turn) {
-            Err(AskError::NoCapacity)
-        } else {
-            let (sandbox, decision) = Sandbox::new(id, new.policy, turn.now, new.agent);
-            turn.created += 1;
-            let work = Work::new(sandbox, new.record, turn.now, decision);
-            turn.work.insert(id, work);
-            Ok(Admitted::Accepted)
+        let taken = match self.room_for_new(turn, &new, asker) {
+            Ok(true) => {
+                let (sandbox, decision) =
+                    Sandbox::new(id, new.policy.clone(), turn.now, new.agent.clone());
+                let work = Work::new(sandbox, new.record, turn.now, decision);
+                turn.work.insert(id, work);
+                Ok(Admitted::Accepted)
+            }
+            Ok(false) => {
+                return self.rooms.keep(Held::Start(new, asker, reply));
+            }
+            Err(error) => Err(error),
         };
         turn.replies.push(Waiting { id, reply, taken });
     }
 
-    fn has_room(&self, turn: &Turn) -> bool {
-        self.running + turn.created < self.most_running
-    }
-
     fn call(&mut self, turn: &mut Turn, call: Call, reply: Reply) {
+        let id = call.id;
         let ask = Ask::Call {
             kind: call.kind,
             writes: call.writes,
         };
-        let taken = self.admit(turn, call.id, &ask);
+        let mut taken = self.admit(turn, id, &ask);
         if let Ok(Admitted::Accepted) = taken {
             let began = Event::CallBegan {
                 call: call.call,
                 kind: call.kind,
-                agent: call.agent,
+                agent: call.agent.clone(),
             };
-            self.step(turn, call.id, began);
+            match self.room_for(turn, id, &began, call.asker) {
+                Ok(true) => {
+                    self.step(turn, id, began);
+                }
+                Ok(false) => return self.rooms.keep(Held::Call(call, reply)),
+                Err(error) => taken = Err(error),
+            }
         }
-        let id = call.id;
         turn.replies.push(Waiting { id, reply, taken });
     }
 
@@ -254,22 +268,32 @@ impl Core {
         turn: &mut Turn,
         id: BoxId,
         command: Command,
-    ) -> Result<Admitted, AskError> {
-        let admitted = self.admit(turn, id, &Ask::from(&command))?;
-        let brings_back = command == Command::Restore;
-        if admitted == Admitted::Accepted {
-            if brings_back && !self.has_room(turn) {
-                return Err(AskError::NoCapacity);
-            }
-            self.step(turn, id, Event::Command(command));
-            if brings_back {
-                turn.created += 1;
-                let now = turn.now;
-                let step = self.work(turn, id).map(|work| work.restored(now));
-                turn.steps.extend(step.map(|step| (id, step)));
+        asker: Asker,
+        reply: Reply,
+    ) {
+        let mut taken = self.admit(turn, id, &Ask::from(&command));
+        if command == Command::Freeze && taken.is_ok() {
+            self.call_off(turn, id);
+        }
+        if let Ok(Admitted::Accepted) = taken {
+            let event = Event::Command(command.clone());
+            match self.room_for(turn, id, &event, asker) {
+                Ok(true) => self.commanded(turn, id, command),
+                Ok(false) => return self.rooms.keep(Held::Ask(id, command, asker, reply)),
+                Err(error) => taken = Err(error),
             }
         }
-        Ok(admitted)
+        turn.replies.push(Waiting { id, reply, taken });
+    }
+
+    fn commanded(&mut self, turn: &mut Turn, id: BoxId, command: Command) {
+        let now = turn.now;
+        let brings_back = command == Command::Restore;
+        self.step(turn, id, Event::Command(command));
+        if brings_back {
+            let step = self.work(turn, id).map(|work| work.restored(now));
+            turn.steps.extend(step.map(|step| (id, step)));
+        }
     }
 
     fn admit(&mut self, turn: &mut Turn, id: BoxId, ask: &Ask) -> Result<Admitted, AskError> {
@@ -299,7 +323,7 @@ impl Core {
             self.admit(turn, id, &Ask::from(command))?;
         }
         for command in commands {
-            self.command(turn, id, command)?;
+            self.commanded(turn, id, command);
         }
         let work = self.work(turn, id).ok_or(AskError::NotFound)?;
         let mut record = (*work.record).clone();
@@ -374,6 +398,7 @@ impl Core {
         if told {
             self.views.tell();
         }
+        self.settle_room();
         for (waiting, before) in answers {
             let view = before.or_else(|| self.views.get(waiting.id));
             let answer = match (waiting.taken, view) {
@@ -399,6 +424,7 @@ impl Core {
         }
         // Nobody waits longer for an end that cannot be written now; it is taken up again.
         self.ends.show(turn.ended);
+        self.settle_room();
         let later = turn.now + AGAIN_MS;
         for id in turn.due.into_iter().chain(turn.work.into_keys()) {
             self.deadlines.set(id, Some(later));
@@ -411,9 +437,8 @@ impl Core {
             tracing::error!(id = %work.sandbox.id, %broken, "a record does not make sense");
         }
         let effects = std::mem::take(&mut work.effects);
-        let was_up = work.before.as_deref().is_some_and(is_in_ram);
         let view = Arc::new(work.view(now));
-        self.show(&view, was_up);
+        self.show(&view);
         for effect in effects {
             self.effects.launch(&view, effect);
         }
@@ -421,7 +446,7 @@ impl Core {
 
     /// Shows a box that was loaded, before anything is known of it.
     pub(super) fn load(&mut self, view: &Arc<View>) {
-        self.running += usize::from(is_in_ram(view));
+        self.rooms.found(view);
         self.views.publish(Arc::clone(view));
     }
 
@@ -435,29 +460,11 @@ impl Core {
     }
 
     /// Shows a view and lets everything that follows boxes follow it.
-    fn show(&mut self, view: &Arc<View>, was_up: bool) {
-        let up = is_in_ram(view);
-        self.running = self.running + usize::from(up) - usize::from(was_up);
+    fn show(&mut self, view: &Arc<View>) {
+        self.rooms.follow(view);
         self.deadlines.set(view.id(), deadline(&view.sandbox));
         self.watches.update(view);
         self.views.publish(Arc::clone(view));
-        if was_up && !up {
-            self.views.made_room();
-        }
-    }
-
-    /// Tells the boxes of this turn, and those that must give way, whether their memory stays (rule 4.11).
-    fn keep_warm(&mut self, turn: &mut Turn) {
-        let ids: Vec<BoxId> = turn.work.keys().copied().collect();
-        for id in ids {
-            let Some(work) = turn.work.get(&id) else {
-                continue;
-            };
-            let need_mb = work.record.size.memory_mb;
-            for (id, keep) in self.warm.update(&work.sandbox, need_mb) {
-                self.step(turn, id, Event::Warm { keep });
-            }
-        }
     }
 
     /// Marks stopped boxes that were kept long enough to be forgotten (rule 6.8).

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use icebox_lifecycle::{BoxId, Sandbox, State, Time};
 use tokio::sync::watch;
 
+use super::room::Capacity;
 use crate::record::{AccountId, Record};
 
 const SHARDS: usize = 64;
@@ -77,8 +78,8 @@ pub struct Views {
     waiting: Mutex<HashMap<BoxId, watch::Sender<u64>>>,
     /// How many entries `waiting` has, so that publishing does not lock it for nothing.
     waiters: AtomicUsize,
-    /// Counts boxes that left RAM, for those who wait for room.
-    room: watch::Sender<u64>,
+    /// Who has room on the host and who waits for it.
+    capacity: RwLock<Arc<Capacity>>,
     /// Counts turns that announced something, for those who follow events.
     told: watch::Sender<u64>,
 }
@@ -91,7 +92,7 @@ impl Default for Views {
             lists: RwLock::default(),
             waiting: Mutex::default(),
             waiters: AtomicUsize::new(0),
-            room: watch::Sender::new(0),
+            capacity: RwLock::default(),
             told: watch::Sender::new(0),
         }
     }
@@ -180,10 +181,11 @@ impl Views {
         }
     }
 
-    /// Changes each time a box leaves RAM.
+    /// Who has room on the host and who waits for it (rules 5.9, 13.6).
     #[must_use]
-    pub fn room(&self) -> watch::Receiver<u64> {
-        self.room.subscribe()
+    pub fn capacity(&self) -> Arc<Capacity> {
+        let capacity = self.capacity.read();
+        Arc::clone(&capacity.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Changes each time there are new events in the store.
@@ -251,9 +253,13 @@ impl Views {
         self.wake(id);
     }
 
-    /// Tells those who wait for room that there may be some.
-    pub(super) fn made_room(&self) {
-        self.room.send_modify(|count| *count += 1);
+    /// Shows who has room and who waits for it.
+    pub(super) fn show_capacity(&self, capacity: Capacity) {
+        let mut shown = self
+            .capacity
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *shown = Arc::new(capacity);
     }
 
     /// Tells those who follow events that there are new ones.

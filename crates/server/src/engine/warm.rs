@@ -2,7 +2,9 @@
 //! boxes should be told. A box is charged with its whole memory limit, so the budget is never exceeded.
 
 use icebox_lifecycle::fleet::WarmBoxes;
-use icebox_lifecycle::{BoxId, Sandbox, State};
+use icebox_lifecycle::{BoxId, Event, Sandbox, State};
+
+use super::turn::{Core, Turn};
 
 /// The boxes that stay warm.
 #[derive(Debug)]
@@ -11,6 +13,11 @@ pub(super) struct Warm(WarmBoxes);
 impl Warm {
     pub(super) fn new(budget_mb: u64) -> Self {
         Self(WarmBoxes::new(budget_mb))
+    }
+
+    /// The boxes that give way so that so much memory, in MiB, is free for others.
+    pub(super) fn press(&mut self, need_mb: u64) -> Vec<BoxId> {
+        self.0.press(self.0.used_mb().saturating_sub(need_mb))
     }
 
     /// What boxes should be told now that `sandbox` is as it is: whether to keep their memory.
@@ -31,6 +38,26 @@ impl Warm {
             tell.push((id, true));
         }
         tell
+    }
+}
+
+impl Core {
+    /// Tells the boxes of this turn, and those that must give way, whether their memory stays (rule 4.11).
+    pub(super) fn keep_warm(&mut self, turn: &mut Turn) {
+        let ids: Vec<BoxId> = turn.work.keys().copied().collect();
+        for id in ids {
+            let Some(work) = turn.work.get(&id) else {
+                continue;
+            };
+            let need_mb = work.record.size.memory_mb;
+            for (id, keep) in self.warm.update(&work.sandbox, need_mb) {
+                self.step(turn, id, Event::Warm { keep });
+            }
+        }
+        // Whoever waits for room needs it more.
+        for id in self.warm.press(self.rooms.short_mb()) {
+            self.step(turn, id, Event::Warm { keep: false });
+        }
     }
 }
 

@@ -216,19 +216,6 @@ fn under_way(sandbox: &Sandbox) -> Option<UnderWay> {
     }
 }
 
-/// Whether a box takes room: it runs, or is on its way to or from running.
-pub(super) fn is_in_ram(view: &View) -> bool {
-    match view.sandbox.state {
-        State::Starting { .. }
-        | State::Ready
-        | State::Freezing { .. }
-        | State::Thawing { .. }
-        | State::Releasing { .. }
-        | State::Stopping { .. } => true,
-        State::Frozen(_) | State::Terminated { .. } | State::Interrupted { .. } => false,
-    }
-}
-
 /// When the box has to be looked at next.
 pub(super) fn deadline(sandbox: &Sandbox) -> Option<Time> {
     let rules = sandbox.next_deadline();

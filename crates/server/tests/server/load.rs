@@ -32,6 +32,8 @@ async fn a_thousand_frozen_boxes_are_cheap_and_freeze_in_one_advance() {
     let rig = Arc::new(
         Rig::with(icebox_server::config::Limits {
             running_boxes: BOXES,
+            memory_mb: Some(1 << 30),
+            cpus: Some(1e6),
             ..icebox_server::config::Limits::default()
         })
         .await,

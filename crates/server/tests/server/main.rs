@@ -9,5 +9,6 @@ mod load;
 mod notices;
 mod restart;
 mod rig;
+mod room;
 mod steps;
 mod wake;

@@ -169,6 +169,11 @@ impl Rig {
         Engine::start(parts).await.unwrap()
     }
 
+    /// The limits of the next server.
+    pub(crate) fn limits(&mut self) -> &mut Limits {
+        &mut self.limits
+    }
+
     pub(crate) fn engine(&self) -> &Engine {
         &self.server.as_ref().unwrap().engine
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Keeps;
+use super::{Keeps, WaitView};
 
 /// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -103,6 +103,9 @@ pub struct BoxView {
     /// Until when it can be brought back (rule 6.5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restorable_until: Option<Timestamp>,
+    /// Its place in the queue for room on the host: somebody wants it awake, or back (rule 5.9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for_room: Option<WaitView>,
     /// When it freezes and what holds it awake; only for a ready or taken over box (rule 4.6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeView>,
