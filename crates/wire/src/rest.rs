@@ -375,7 +375,9 @@ pub struct OkResponse {
     pub ok: bool,
 }
 
+mod account;
 mod view;
+pub use account::*;
 pub use view::*;
 
 /// Reads a field that may be `null`, so that "absent" and "null" stay apart.

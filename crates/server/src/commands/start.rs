@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use icebox_lifecycle::state::End;
+use icebox_lifecycle::state::{End, FreezeCause};
 use icebox_lifecycle::{BoxId, Command, Policy, State, Time};
 use icebox_wire::rest::StartRequest;
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check};
+use super::{Caller, Commands, ask, check, wait};
 use crate::engine::{Admitted, Answer, AskError, NewBox, Patch, View};
 use crate::random;
 use crate::record::Record;
@@ -40,13 +40,13 @@ impl Commands {
         if let Some(id) = &request.restore {
             return self.restore(caller, id, &request, patience).await;
         }
-        let wait = request.wait.unwrap_or(true);
+        let waits = request.wait.unwrap_or(true);
         let new = self.new_box(caller, request)?;
         let answer = self
             .with_room(patience, || self.0.engine.create(new.clone()))
             .await
             .map_err(|error| ask(error, new.id))?;
-        if wait {
+        if waits {
             self.until_started(answer.view).await
         } else {
             Ok(answer.view)
@@ -223,6 +223,13 @@ fn started_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<Vie
         State::Stopping { .. } | State::Terminated { .. } | State::Interrupted { .. } => {
             let ended = Trouble::of_ended(view, now);
             ControlFlow::Break(ended.map_or_else(|| Ok(Arc::clone(view)), Err))
+        }
+        State::Freezing {
+            cause: FreezeCause::NoCredits,
+            ..
+        } => ControlFlow::Break(Err(wait::no_credits(view.id()))),
+        State::Frozen(frozen) if frozen.cause == FreezeCause::NoCredits => {
+            ControlFlow::Break(Err(wait::no_credits(view.id())))
         }
         State::Ready
         | State::Freezing { .. }

@@ -1,7 +1,9 @@
 //! The engine: one loop that owns every box. A turn takes what came in, steps each box at one moment, commits once,
 //! carries effects out and shows the new views. Owns the order of these; knows no HTTP, no SQL and no runtime.
 
+mod accounts;
 mod commit;
+mod credits;
 mod deadlines;
 mod effects;
 mod inbox;
@@ -16,6 +18,7 @@ mod work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Time};
 use tokio::sync::oneshot;
 
@@ -25,6 +28,9 @@ use crate::config::Limits;
 use crate::driver::{Driver, DriverError};
 use crate::store::{HistoryStep, Store, StoreError};
 
+pub use accounts::{Account, Accounts};
+pub(crate) use credits::MOST_CREDITS;
+pub use credits::{AccountChange, CreditsChange};
 pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
 pub use views::{Cursor, View, Views};
 
@@ -43,6 +49,8 @@ pub struct Parts {
     pub boxds: Arc<Boxds>,
     /// What the host gives away.
     pub limits: Limits,
+    /// What box time costs.
+    pub prices: Prices,
 }
 
 /// Why the engine cannot start.
@@ -67,6 +75,7 @@ pub enum StartError {
 pub struct Engine {
     inbox: Sender,
     views: Arc<Views>,
+    accounts: Arc<Accounts>,
     calls: Arc<AtomicU64>,
     counters: Arc<Counters>,
     orphans: Arc<[BoxId]>,
@@ -99,6 +108,7 @@ impl Engine {
         let (inbox, receiver) = inbox::channel();
         let counters = Arc::new(Counters::default());
         let views = Arc::new(Views::default());
+        let accounts = Arc::new(Accounts::default());
         let seen = parts.driver.list().await.map_err(StartError::List)?;
         let runtime = tokio::runtime::Handle::current();
         let core = turn::Core::new(
@@ -106,6 +116,7 @@ impl Engine {
             runtime,
             inbox.clone(),
             Arc::clone(&views),
+            Arc::clone(&accounts),
             Arc::clone(&counters),
         );
         let (ready, started) = oneshot::channel();
@@ -131,6 +142,7 @@ impl Engine {
         Ok(Self {
             inbox,
             views,
+            accounts,
             calls: Arc::new(AtomicU64::new(1)),
             counters,
             orphans: orphans.into(),
@@ -141,6 +153,21 @@ impl Engine {
     #[must_use]
     pub fn views(&self) -> &Arc<Views> {
         &self.views
+    }
+
+    /// What readers see of accounts.
+    #[must_use]
+    pub fn accounts(&self) -> &Arc<Accounts> {
+        &self.accounts
+    }
+
+    /// Makes or changes an account; answers once that is recorded.
+    pub async fn change_account(&self, change: AccountChange) -> Result<Account, AskError> {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Account(Box::new(change), reply);
+        let sent = self.inbox.send(message).await;
+        sent.map_err(|_| AskError::Closed)?;
+        answer.await.map_err(|_| AskError::Closed)?
     }
 
     /// Whether the loop still takes messages.

@@ -72,6 +72,7 @@ impl Loop {
                     | Message::Patch(..)
                     | Message::Ended(..)
                     | Message::Step(..)
+                    | Message::Account(..)
                     | Message::Event(..)
                     | Message::Done(..)
                     | Message::Exited(..) => self.core.take(&mut turn, message),
@@ -104,7 +105,7 @@ impl Loop {
         if self.move_clock() {
             return Duration::ZERO;
         }
-        let Some(at) = self.core.deadlines.next() else {
+        let Some(at) = self.core.next_due() else {
             return longest;
         };
         if at <= self.core.clock.now() {
@@ -122,14 +123,14 @@ impl Loop {
             return false;
         }
         let now = self.core.clock.now();
-        if self.core.deadlines.next().is_some_and(|at| at <= now) {
+        if self.core.next_due().is_some_and(|at| at <= now) {
             return false;
         }
         let Some((ms, _)) = self.advances.front() else {
             return false;
         };
         let target = *self.target.get_or_insert(now + *ms);
-        match self.core.deadlines.next() {
+        match self.core.next_due() {
             Some(at) if at <= target => self.core.clock.move_to(at),
             Some(_) | None => {
                 self.core.clock.move_to(target);

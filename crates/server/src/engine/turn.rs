@@ -13,6 +13,8 @@ use icebox_lifecycle::{
 };
 use tokio::runtime::Handle;
 
+use super::accounts::Accounts;
+use super::credits::{Billing, Books};
 use super::deadlines::Deadlines;
 use super::effects::Effects;
 use super::inbox::{Admitted, Answer, AskError, Call, Message, NewBox, Patch, Reply, Sender};
@@ -41,7 +43,8 @@ pub(super) struct Core {
     pub(super) deadlines: Deadlines,
     pub(super) effects: Effects,
     pub(super) watches: Watches,
-    warm: Warm,
+    pub(super) warm: Warm,
+    pub(super) billing: Billing,
     counters: Arc<Counters>,
     most_running: usize,
     running: usize,
@@ -62,9 +65,17 @@ pub(super) struct Turn {
     /// What calls came to.
     pub(super) steps: Vec<(BoxId, HistoryStep)>,
     created: usize,
+    /// For so long before it the host slept, in milliseconds.
+    slept_ms: Ms,
+    pub(super) books: Books,
 }
 
 impl Turn {
+    /// The moment up to which boxes that are up are billed.
+    pub(super) fn billed_to(&self) -> Time {
+        self.now - self.slept_ms
+    }
+
     fn remember(&mut self, id: BoxId, step: Box<HistoryStep>) {
         self.steps.push((id, (*step).clone()));
         self.again.push(Message::Step(id, step));
@@ -83,6 +94,7 @@ impl Core {
         runtime: Handle,
         inbox: Sender,
         views: Arc<Views>,
+        accounts: Arc<Accounts>,
         counters: Arc<Counters>,
     ) -> Self {
         let now = parts.clock.now();
@@ -95,6 +107,7 @@ impl Core {
             effects,
             watches: Watches::new(runtime, parts.driver, parts.boxds, inbox),
             warm: Warm::new(parts.limits.warm_memory_mb),
+            billing: Billing::new(accounts, parts.prices),
             counters,
             most_running: parts.limits.running_boxes,
             running: 0,
@@ -116,13 +129,17 @@ impl Core {
             removed: Vec::new(),
             steps: Vec::new(),
             created: 0,
+            slept_ms: 0,
+            books: Books::default(),
         };
         let silence = now.since(self.last_turn);
         self.last_turn = now;
         if silence > ASLEEP_MS && !self.clock.is_test() {
             tracing::warn!(ms = silence, "the host slept; idle clocks move by that");
+            turn.slept_ms = silence;
             for view in self.views.all() {
-                let gap = Event::Gap { ms: silence };
+                let (ms, ran) = (silence, false);
+                let gap = Event::Gap { ms, ran };
                 self.step(&mut turn, view.id(), gap);
             }
         }
@@ -157,6 +174,7 @@ impl Core {
                 self.step(turn, id, event);
             }
             Message::Step(id, step) => turn.remember(id, step),
+            Message::Account(change, reply) => self.change_account(turn, *change, reply),
             Message::Done(id, op, outcome) => self.done(turn, id, op, outcome),
             Message::Exited(id, watch, detail) => {
                 turn.again.push(Message::Exited(id, watch, detail.clone()));
@@ -171,6 +189,7 @@ impl Core {
 
     /// Looks at the deadlines.
     pub(super) fn tick(&mut self, turn: &mut Turn) {
+        self.tick_accounts(turn);
         for _ in 0..MOST_DUE {
             let Some(id) = self.deadlines.pop(turn.now) else {
                 return;
@@ -191,12 +210,13 @@ impl Core {
     /// Lets a box take one event in. `None`: there is no such box.
     pub(super) fn step(&mut self, turn: &mut Turn, id: BoxId, event: Event) -> Option<()> {
         let now = turn.now;
+        self.tell_credits(turn, id, &event);
         let work = self.work(turn, id)?;
         work.handle(now, event);
         Some(())
     }
 
-    fn work<'t>(&self, turn: &'t mut Turn, id: BoxId) -> Option<&'t mut Work> {
+    pub(super) fn work<'t>(&self, turn: &'t mut Turn, id: BoxId) -> Option<&'t mut Work> {
         use std::collections::btree_map::Entry;
         match turn.work.entry(id) {
             Entry::Occupied(work) => Some(work.into_mut()),
@@ -209,7 +229,9 @@ impl Core {
 
     fn create(&mut self, turn: &mut Turn, new: NewBox, reply: Reply) {
         let id = new.id;
-        let taken = if !self.has_room(turn) {
+        let taken = if !self.has_credits(turn, new.record.account) {
+            Err(AskError::NoCredits)
+        } else if !self.has_room(turn) {
             Err(AskError::NoCapacity)
         } else {
             let (sandbox, decision) = Sandbox::new(id, new.policy, turn.now, new.agent);
@@ -336,6 +358,7 @@ impl Core {
         turn.work
             .retain(|_, work| work.changed > Change::None || !work.effects.is_empty());
         self.counters.turns.fetch_add(1, Ordering::Relaxed);
+        self.charge(&mut turn);
         if let Err(error) = self.commit(&turn) {
             return Err(self.give_up(turn, &error));
         }
@@ -368,6 +391,7 @@ impl Core {
         if told {
             self.views.tell();
         }
+        self.show_accounts(turn.books, turn.now);
         for (waiting, before) in answers {
             let view = before.or_else(|| self.views.get(waiting.id));
             let answer = match (waiting.taken, view) {
@@ -390,6 +414,7 @@ impl Core {
             let answer = waiting.taken.and(Err(AskError::Store));
             let _ = waiting.reply.send(answer);
         }
+        self.give_up_accounts(turn.books, turn.now);
         let later = turn.now + AGAIN_MS;
         for id in turn.due.into_iter().chain(turn.work.into_keys()) {
             self.deadlines.set(id, Some(later));
@@ -413,6 +438,7 @@ impl Core {
     /// Shows a box that was loaded, before anything is known of it.
     pub(super) fn load(&mut self, view: &Arc<View>) {
         self.running += usize::from(is_in_ram(view));
+        self.billing.load(view);
         self.views.publish(Arc::clone(view));
     }
 
@@ -431,23 +457,10 @@ impl Core {
         self.running = self.running + usize::from(up) - usize::from(was_up);
         self.deadlines.set(view.id(), deadline(&view.sandbox));
         self.watches.update(view);
+        self.billing.show(view);
         self.views.publish(Arc::clone(view));
         if was_up && !up {
             self.views.made_room();
-        }
-    }
-
-    /// Tells the boxes of this turn, and those that must give way, whether their memory stays (rule 4.11).
-    fn keep_warm(&mut self, turn: &mut Turn) {
-        let ids: Vec<BoxId> = turn.work.keys().copied().collect();
-        for id in ids {
-            let Some(work) = turn.work.get(&id) else {
-                continue;
-            };
-            let need_mb = work.record.size.memory_mb;
-            for (id, keep) in self.warm.update(&work.sandbox, need_mb) {
-                self.step(turn, id, Event::Warm { keep });
-            }
         }
     }
 

@@ -2,7 +2,9 @@
 //! boxes should be told. A box is charged with its whole memory limit, so the budget is never exceeded.
 
 use icebox_lifecycle::fleet::WarmBoxes;
-use icebox_lifecycle::{BoxId, Sandbox, State};
+use icebox_lifecycle::{BoxId, Event, Sandbox, State};
+
+use super::turn::{Core, Turn};
 
 /// The boxes that stay warm.
 #[derive(Debug)]
@@ -31,6 +33,22 @@ impl Warm {
             tell.push((id, true));
         }
         tell
+    }
+}
+
+impl Core {
+    /// Tells the boxes of this turn, and those that must give way, whether their memory stays (rule 4.11).
+    pub(super) fn keep_warm(&mut self, turn: &mut Turn) {
+        let ids: Vec<BoxId> = turn.work.keys().copied().collect();
+        for id in ids {
+            let Some(work) = turn.work.get(&id) else {
+                continue;
+            };
+            let need_mb = work.record.size.memory_mb;
+            for (id, keep) in self.warm.update(&work.sandbox, need_mb) {
+                self.step(turn, id, Event::Warm { keep });
+            }
+        }
     }
 }
 
