@@ -110,7 +110,9 @@ impl Billing {
     /// Takes in a box that was loaded.
     pub(super) fn load(&mut self, view: &View) {
         let id = view.record.account;
-        if let Some(mut account) = self.accounts.get(id) {
+        if view.sandbox.billed()
+            && let Some(mut account) = self.accounts.get(id)
+        {
             let per_hour = self.per_hour(&view.record);
             account.ledger.follow(per_hour, &view.sandbox.meter);
             self.accounts.put(account);
@@ -356,5 +358,142 @@ impl Core {
         for (reply, _) in books.replies {
             drop(reply.send(Err(AskError::Store)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icebox_lifecycle::time::{HOUR, MIN};
+    use icebox_lifecycle::{Outcome, Policy, State};
+
+    use super::super::inbox::{self, Message, NewBox};
+    use super::super::{Counters, Parts};
+    use super::*;
+    use crate::boxd::Boxds;
+    use crate::clock::Clock;
+    use crate::driver::fake::Fake;
+    use crate::record::Size;
+    use crate::store::Store;
+
+    const START: Time = Time(1_700_000_000_000);
+
+    /// A core with one box of two credits an hour that is ready, and an account with so many credits.
+    async fn core_with_a_box(dir: &std::path::Path, micro: MicroCredits) -> (Core, BoxId) {
+        let clock = Clock::test(START);
+        let mut store = Store::open(dir).unwrap();
+        store.keys(dir, START).unwrap();
+        let driver = Arc::new(Fake::new());
+        let (sender, mut receiver) = inbox::channel();
+        let parts = Parts {
+            store,
+            clock,
+            boxds: Arc::new(Boxds::new(Arc::clone(&driver) as _)),
+            driver,
+            limits: Default::default(),
+            prices: Prices::default(),
+        };
+        let mut core = Core::new(
+            parts,
+            tokio::runtime::Handle::current(),
+            sender,
+            Arc::default(),
+            Arc::default(),
+            Arc::new(Counters::default()),
+        );
+        for account in core.store.accounts().unwrap() {
+            core.billing.accounts.put(account.into());
+        }
+        let id = crate::random::box_id();
+        let record = Record {
+            account: AccountId(1),
+            name: None,
+            goal: None,
+            image: "host".to_owned(),
+            size: Size {
+                milli_cpus: 4_000,
+                memory_mb: 4_096,
+                disk_gb: 1,
+            },
+            env: Default::default(),
+            metadata: Default::default(),
+            services: Vec::new(),
+        };
+        let policy = Policy {
+            freeze_after_ms: None,
+            ..Policy::AGENT
+        };
+        let agent = None;
+        let new = NewBox {
+            id,
+            record,
+            policy,
+            agent,
+        };
+        let (reply, _) = oneshot::channel();
+        let mut turn = core.begin();
+        core.take(&mut turn, Message::Create(Box::new(new), reply));
+        let (reply, _) = oneshot::channel();
+        core.take(&mut turn, set_to(micro, reply));
+        assert!(core.finish(turn).is_ok());
+        let mut turn = core.begin();
+        let booted = receiver.recv().await.unwrap();
+        assert!(matches!(&booted, Message::Done(_, _, Outcome::Done)));
+        core.take(&mut turn, booted);
+        assert!(core.finish(turn).is_ok());
+        assert_eq!(state(&core, id), State::Ready);
+        (core, id)
+    }
+
+    fn set_to(micro: MicroCredits, reply: AccountReply) -> Message {
+        let change = AccountChange {
+            name: "default".into(),
+            make: false,
+            credits: Some(CreditsChange::Set(micro)),
+            key: None,
+        };
+        Message::Account(Box::new(change), reply)
+    }
+
+    fn state(core: &Core, id: BoxId) -> State {
+        core.views.get(id).unwrap().sandbox.state.clone()
+    }
+
+    fn left(core: &Core) -> Option<MicroCredits> {
+        let ledger = core.billing.accounts.ledger(AccountId(1));
+        ledger.left(core.clock.now()).map(Credits::micro)
+    }
+
+    #[tokio::test]
+    async fn a_host_that_slept_is_not_charged_and_nothing_runs_out_by_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut core, id) = core_with_a_box(dir.path(), 1_000_000).await;
+        assert_eq!(core.next_due(), Some(START + 30 * MIN));
+        core.clock.move_to(START + 5 * HOUR);
+        let mut turn = core.begin();
+        core.slept(&mut turn, 5 * HOUR - 6 * MIN);
+        let (reply, _) = oneshot::channel();
+        core.take(&mut turn, set_to(2_000_000, reply));
+        core.tick(&mut turn);
+        assert!(core.finish(turn).is_ok());
+        assert_eq!(state(&core, id), State::Ready);
+        assert_eq!(left(&core), Some(2_000_000), "what was set, exactly");
+        let runs_out = START + 6 * HOUR;
+        assert_eq!(core.next_due(), Some(runs_out));
+        let used = core.billing.accounts.ledger(AccountId(1));
+        let used = used.used(START + 5 * HOUR).micro();
+        assert_eq!(used, 200_000, "six minutes");
+        core.clock.move_to(runs_out);
+        let mut turn = core.begin();
+        core.tick(&mut turn);
+        assert!(core.finish(turn).is_ok());
+        assert!(matches!(state(&core, id), State::Freezing { .. }));
+        assert_eq!(left(&core), Some(0));
+        let (micro, rest) = core.store.accounts().unwrap()[0]
+            .ledger
+            .recorded()
+            .0
+            .unwrap()
+            .parts();
+        assert_eq!((micro, rest), (2_000_000, 0), "charged when it is frozen");
     }
 }

@@ -136,14 +136,18 @@ impl Core {
         self.last_turn = now;
         if silence > ASLEEP_MS && !self.clock.is_test() {
             tracing::warn!(ms = silence, "the host slept; idle clocks move by that");
-            turn.slept_ms = silence;
-            for view in self.views.all() {
-                let (ms, ran) = (silence, false);
-                let gap = Event::Gap { ms, ran };
-                self.step(&mut turn, view.id(), gap);
-            }
+            self.slept(&mut turn, silence);
         }
         turn
+    }
+
+    /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5).
+    pub(super) fn slept(&mut self, turn: &mut Turn, ms: Ms) {
+        turn.slept_ms = ms;
+        for view in self.views.all() {
+            let ran = false;
+            self.step(turn, view.id(), Event::Gap { ms, ran });
+        }
     }
 
     /// Takes one message.
