@@ -47,9 +47,9 @@ fn box_runs_out_of_credits_under_a_command_that_goes_on_when_there_are_some() {
     let size = json!({ "size": { "cpus": 1, "memoryMb": 512 } });
     let id = instance.start_box(size).expect("a box");
     let path = format!("/v1/boxes/{id}");
+    let run = json!({ "cmd": COUNTER, "timeoutSec": 3_600 });
+    let exec = format!("{path}/exec");
     let exec = std::thread::scope(|scope| {
-        let run = json!({ "cmd": COUNTER, "timeoutSec": 3_600 });
-        let exec = format!("{path}/exec");
         let counter = scope.spawn(|| post(&instance, &exec, &run));
         let counts = || Ok(instance.exec(&id, "test -s /work/count").ok());
         until(Duration::from_secs(30), counts).expect("it counts");

@@ -19,7 +19,7 @@ use crate::settings::{DEFAULT_DATA, KEY_FILE, read_key};
 ///
 /// A box costs credits by its size for the time it is up, and nothing while it is frozen: with the usual prices a credit
 /// an hour for 2 CPUs and 2 GiB of memory. Accounts are unlimited until they are given credits. When none are left, all
-/// boxes of the account freeze with their memory, whatever they are doing, and wake again once there are some.
+/// boxes of the account freeze with their memory, whatever they are doing; the next call wakes them once there are some.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(after_help = "\
