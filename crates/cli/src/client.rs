@@ -277,8 +277,8 @@ pub(crate) fn list_path(all: bool, limit: usize, cursor: &str) -> String {
     path
 }
 
-/// A value as it goes into a query.
-fn escaped(text: &str) -> String {
+/// A value as it goes into a path or a query.
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

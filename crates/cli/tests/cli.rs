@@ -140,6 +140,11 @@ fn wrong_usage_is_told_before_anything_is_sent() {
             "listen: `nonsense`",
         ),
         (&["serve", "--log", "=,="], "--log"),
+        (&["key", "credits", "--add", "1"], "say which account"),
+        (
+            &["key", "credits", "team", "--add", "1", "--unlimited"],
+            "cannot be used with",
+        ),
         (&["thaw"], "unrecognized subcommand"),
     ];
     for (args, expected) in table {
@@ -253,6 +258,71 @@ fn a_box(id: &str, name: &str, status: &str, more: &str) -> String {
 
 fn boxes(boxes: &[String]) -> (u16, String) {
     ok(&format!(r#"{{"boxes":[{}]}}"#, boxes.join(",")))
+}
+
+#[test]
+fn accounts_are_made_shown_and_given_credits_with_the_admin_key() {
+    let account = |left: &str| {
+        format!(
+            r#"{{"account":"team","credits":{{{left}"used":1.5,"perHour":0.25}},"boxes":{{"active":3,"stopped":0}}}}"#
+        )
+    };
+    let key = r#"{"account":"team","key":"e2b_new"}"#;
+    let left = account(r#""left":2.5,"#);
+    let table = [
+        (
+            vec!["key", "new", "team", "--credits", "2.5"],
+            (201, key.to_owned()),
+            "POST /v1/accounts HTTP/1.1",
+            r#"{"name":"team","credits":2.5}"#,
+            "e2b_new\n",
+        ),
+        (
+            vec!["key", "add", "te/am"],
+            (201, key.to_owned()),
+            "POST /v1/accounts/te%2Fam/keys HTTP/1.1",
+            "",
+            "e2b_new\n",
+        ),
+        (
+            vec!["key", "credits"],
+            ok(&account(r#""unlimited":true,"#)),
+            "GET /v1/account HTTP/1.1",
+            "",
+            "team: unlimited credits, uses 0.25 an hour\n",
+        ),
+        (
+            vec!["key", "credits", "team", "--add", "1"],
+            ok(&left),
+            "POST /v1/accounts/team/credits HTTP/1.1",
+            r#"{"add":1.0}"#,
+            "team: 2.5 credits left, uses 0.25 an hour\n",
+        ),
+        (
+            vec!["key", "credits", "team", "--unlimited", "--json"],
+            ok(&left),
+            "POST /v1/accounts/team/credits HTTP/1.1",
+            r#"{"unlimited":true}"#,
+            &format!("{left}\n"),
+        ),
+        (
+            vec!["key", "ls"],
+            ok(&format!(r#"{{"accounts":[{left}]}}"#)),
+            "GET /v1/accounts HTTP/1.1",
+            "",
+            "ACCOUNT  LEFT  AN HOUR  USED  BOXES  RUNS OUT\nteam     2.5   0.25     1.5   3      -\n",
+        ),
+    ];
+    for (args, answer, line, body, shown) in table {
+        let (url, noted) = server(vec![answer]);
+        let output = icebox(&args).env("ICEBOX_URL", &url).output();
+        let output = output.expect("it runs");
+        let asked = noted.recv().expect("a request");
+        assert_eq!((asked.line.as_str(), asked.body.as_str()), (line, body));
+        assert!(asked.head.contains("bearer e2b_test"), "{}", asked.head);
+        assert_eq!(text(&output.stdout), shown, "{args:?}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
 }
 
 #[test]

@@ -97,6 +97,8 @@ pub enum Event {
     Gap {
         /// How long, in milliseconds.
         ms: Ms,
+        /// Whether the box ran on meanwhile, as far as can be told; otherwise that time is not billed (14.5).
+        ran: bool,
     },
     /// The account ran out of credits (4.12), or has some again (5.3).
     Credits {

@@ -151,6 +151,8 @@ pub struct Meter {
     pub life_base_ms: Ms,
     /// The reading at its latest boot.
     pub boot_base_ms: Ms,
+    /// Milliseconds of `total_ms` that are free: the host slept or was off, and it did not run (14.5).
+    pub free_ms: Ms,
 }
 
 impl Meter {
@@ -158,6 +160,26 @@ impl Meter {
     #[must_use]
     pub fn read(&self, now: Time) -> Ms {
         self.total_ms + self.since.map_or(0, |since| now.since(since))
+    }
+
+    /// What is billed of the time before `since`, in milliseconds. Never goes back.
+    #[must_use]
+    pub fn settled_ms(&self) -> Ms {
+        self.total_ms - self.free_ms
+    }
+
+    /// What is billed up to `now`, in milliseconds (14.5).
+    #[must_use]
+    pub fn billed_ms(&self, now: Time) -> Ms {
+        self.read(now) - self.free_ms
+    }
+
+    /// The last `ms` before `now` are free, as far as it was up.
+    pub(crate) fn leave_out(&mut self, now: Time, ms: Ms) {
+        let Some(since) = self.since else { return };
+        self.free_ms += ms.min(now.since(since));
+        self.total_ms = self.read(now);
+        self.since = Some(now);
     }
 }
 

@@ -81,7 +81,7 @@ fn apply(turn: &mut Turn<'_>, event: Event) {
         Event::Command(command) => command_given(turn, command),
         Event::Outcome { op, outcome } => outcome::apply(turn, op, outcome),
         Event::Observed(seen) => observed::apply(turn, seen),
-        Event::Gap { ms } => rules::gaps::gap(turn, ms),
+        Event::Gap { ms, ran } => rules::gaps::gap(turn, ms, ran),
         Event::Credits { any } => {
             if turn.sb.credits != any {
                 turn.sb.credits = any;

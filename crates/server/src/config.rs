@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::fleet::Room;
 use serde::Deserialize;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub test_clock: bool,
     /// What the host gives away at most.
     pub limits: Limits,
+    /// What box time costs.
+    pub prices: Prices,
 }
 
 /// What the host gives away at most.
@@ -103,6 +106,46 @@ struct File {
     listen: Option<String>,
     domain: Option<String>,
     limits: Limits,
+    credits: PriceList,
+}
+
+/// `[credits]`: what box time costs, in credits.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct PriceList {
+    /// An hour of one CPU.
+    cpu_hour: f64,
+    /// An hour of a GiB of memory.
+    gib_hour: f64,
+}
+
+impl Default for PriceList {
+    fn default() -> Self {
+        let Prices { cpu_hour, gib_hour } = Prices::default();
+        Self {
+            cpu_hour: cpu_hour as f64 / MICRO,
+            gib_hour: gib_hour as f64 / MICRO,
+        }
+    }
+}
+
+/// Parts of a credit that prices may have.
+const MICRO: f64 = 1_000_000.0;
+
+impl PriceList {
+    fn check(&self, wrong: &mut Vec<String>) -> Prices {
+        let mut price = |name: &str, credits: f64| {
+            if !(0.0..=1_000.0).contains(&credits) {
+                wrong.push(format!("credits.{name}: 0 to 1000 credits"));
+            }
+            // A value out of range was refused, so that this fits.
+            (credits * MICRO).round() as i64
+        };
+        Prices {
+            cpu_hour: price("cpu_hour", self.cpu_hour),
+            gib_hour: price("gib_hour", self.gib_hour),
+        }
+    }
 }
 
 /// Why the settings are no good.
@@ -148,6 +191,7 @@ impl Config {
             wrong.push("domain: 1 to 200 characters".to_owned());
         }
         file.limits.check(&mut wrong);
+        let prices = file.credits.check(&mut wrong);
         let data = given.data.or(file.data);
         match address {
             Ok(listen) if wrong.is_empty() => Ok(Self {
@@ -156,6 +200,7 @@ impl Config {
                 domain,
                 test_clock: given.test_clock,
                 limits: file.limits,
+                prices,
             }),
             Ok(_) | Err(()) => Err(ConfigError::Values(wrong)),
         }
@@ -271,6 +316,13 @@ mod tests {
         assert_eq!(config.domain, "a.example");
         assert_eq!(config.limits.running_boxes, 3);
         assert_eq!(Config::load(given(Some("b"))).unwrap().domain, "b");
+        assert_eq!(config.prices, Prices::default());
+        std::fs::write(&path, "[credits]\ncpu_hour = 0.05\ngib_hour = 0\n").unwrap();
+        let prices = Config::load(given(None)).unwrap().prices;
+        assert_eq!((prices.cpu_hour, prices.gib_hour), (50_000, 0));
+        std::fs::write(&path, "[credits]\ncpu_hour = -1\n").unwrap();
+        let refused = Config::load(given(None)).unwrap_err().to_string();
+        assert!(refused.contains("credits.cpu_hour: 0 to 1000"), "{refused}");
         std::fs::write(&path, "domian = \"x\"\n").unwrap();
         let refused = Config::load(given(None)).unwrap_err().to_string();
         assert!(refused.contains("domian"), "{refused}");

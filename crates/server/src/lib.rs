@@ -85,6 +85,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         driver: Arc::clone(&driver),
         boxds: Arc::clone(&boxds),
         limits: config.limits.clone(),
+        prices: config.prices,
     })
     .await?;
     let commands = Commands::new(

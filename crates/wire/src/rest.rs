@@ -388,8 +388,10 @@ pub struct OkResponse {
     pub ok: bool,
 }
 
+mod account;
 mod capacity;
 mod view;
+pub use account::*;
 pub use capacity::*;
 pub use view::*;
 

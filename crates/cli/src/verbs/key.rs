@@ -1,24 +1,38 @@
-//! `icebox key`: where the admin key of a server on this machine is.
+//! `icebox key`: where the admin key of a server on this machine is; and what that key is for: accounts, their keys and
+//! their credits.
+
+mod accounts;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::{DEFAULT_DATA, KEY_FILE, read_key};
 
-/// Show where the admin key is
+/// Show where the admin key is; manage accounts, their keys and their credits
 ///
 /// The first start of a server writes the key of the account `default` to a file that only its owner may read. The
 /// other verbs use it on their own; other programs send it as `Authorization: Bearer <key>`.
+///
+/// A box costs credits by its size for the time it is up, and nothing while it is frozen: with the usual prices a credit
+/// an hour for 2 CPUs and 2 GiB of memory. Accounts are unlimited until they are given credits. When none are left, all
+/// boxes of the account freeze with their memory, whatever they are doing; the next call wakes them once there are some.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
   icebox key
-  curl -H \"Authorization: Bearer $(icebox key --reveal)\" http://127.0.0.1:7070/v1/boxes")]
+  curl -H \"Authorization: Bearer $(icebox key --reveal)\" http://127.0.0.1:7070/v1/boxes
+  icebox key new team --credits 100       an account of its own, which prints its key
+  icebox key ls                           accounts, what they have left and when that is used up
+  icebox key credits team --add 50
+  icebox key credits team --unlimited")]
 pub(crate) struct Key {
+    #[command(subcommand)]
+    manage: Option<Manage>,
     /// Print the key itself
     #[arg(long)]
     reveal: bool,
@@ -27,15 +41,42 @@ pub(crate) struct Key {
     data: PathBuf,
 }
 
+#[derive(Subcommand)]
+enum Manage {
+    Ls(accounts::Ls),
+    New(accounts::New),
+    Add(accounts::Add),
+    Credits(accounts::Credits),
+}
+
 impl Key {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let path = self.data.join(KEY_FILE);
-        if self.reveal {
-            let key = read_key(&path).map_err(CliError::NoLocalKey)?;
-            printer::line(&key)?;
-        } else {
-            printer::line(&path.display().to_string())?;
+        match self.manage {
+            Some(Manage::Ls(verb)) => verb.run()?,
+            Some(Manage::New(verb)) => verb.run()?,
+            Some(Manage::Add(verb)) => verb.run()?,
+            Some(Manage::Credits(verb)) => verb.run()?,
+            None => {
+                let path = self.data.join(KEY_FILE);
+                let shown = if self.reveal {
+                    read_key(&path).map_err(CliError::NoLocalKey)?
+                } else {
+                    path.display().to_string()
+                };
+                printer::line(&shown)?;
+            }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Whether errors are wanted as JSON.
+    pub(crate) fn json(&self) -> bool {
+        match &self.manage {
+            Some(Manage::Ls(verb)) => verb.remote.json,
+            Some(Manage::New(verb)) => verb.remote.json,
+            Some(Manage::Add(verb)) => verb.remote.json,
+            Some(Manage::Credits(verb)) => verb.remote.json,
+            None => false,
+        }
     }
 }

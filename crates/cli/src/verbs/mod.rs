@@ -87,7 +87,8 @@ impl Verb {
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
-            Self::Demo(_) | Self::Serve(_) | Self::Key(_) | Self::Completions(_) => false,
+            Self::Key(verb) => verb.json(),
+            Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
         }
     }
 

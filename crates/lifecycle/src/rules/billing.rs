@@ -2,6 +2,8 @@
 
 use crate::rules::Rule;
 use crate::state::State;
+use crate::time::Ms;
+use crate::turn::Turn;
 
 /// The rule.
 pub const RULE: Rule = Rule {
@@ -10,8 +12,8 @@ pub const RULE: Rule = Rule {
     name: "billing",
     elsewhere: None,
     title: "Billed time",
-    sentence: "A box is billed for the time it is up: from the start of its creation, but not while it is frozen, and no \
-               longer once its end is confirmed.",
+    sentence: "A box is billed by its size for the time it is up: from the start of its creation, but not while it is \
+               frozen, and no longer once its end is confirmed. Time in which the host slept or was off is free.",
 };
 
 /// Whether a box in this state is up; `None`: as it was before, since a box that is being destroyed bills until that
@@ -27,5 +29,13 @@ pub(crate) fn is_up(state: &State) -> Option<bool> {
         | State::Terminated { .. }
         | State::Interrupted { .. } => Some(false),
         State::Stopping { .. } => None,
+    }
+}
+
+/// It was up, but did not run for the `ms` that ended just now.
+pub(crate) fn stood_still(turn: &mut Turn<'_>, ms: Ms) {
+    if ms > 0 && turn.sb.meter.since.is_some() {
+        turn.sb.meter.leave_out(turn.now, ms);
+        turn.touch();
     }
 }

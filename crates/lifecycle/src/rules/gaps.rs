@@ -1,6 +1,6 @@
 //! Rule 3.6: time in which nobody could use a box. Owns how it moves the idle clocks.
 
-use crate::rules::Rule;
+use crate::rules::{Rule, billing};
 use crate::state::State;
 use crate::step::moved;
 use crate::time::Ms;
@@ -17,8 +17,11 @@ pub const RULE: Rule = Rule {
                move by it. What was promised for a certain time does not: lifetimes, caps and the time a copy is kept.",
 };
 
-/// Adds a gap that ended just now to every idle clock.
-pub(crate) fn gap(turn: &mut Turn<'_>, ms: Ms) {
+/// Adds a gap that ended just now to every idle clock, and takes it off the bill if the box did not run meanwhile.
+pub(crate) fn gap(turn: &mut Turn<'_>, ms: Ms, ran: bool) {
+    if !ran {
+        billing::stood_still(turn, ms);
+    }
     if ms <= 0 || !turn.sb.is_live() {
         return;
     }

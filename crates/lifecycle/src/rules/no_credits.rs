@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
     title: "Out of credits",
     sentence: "When an account has no credits left, each of its ready boxes freezes and keeps its memory, no matter \
                what holds it awake. Waking one needs credits; nothing is lost meanwhile but the usual time until it \
-               stops for good.",
+               stops for good. From 30 minutes before, every result says when the credits run out.",
 };
 
 /// The clock. After a freeze that failed it waits as the idle rule does.

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Report;
+use super::bill::Bill;
 use super::checks::{self, Ledger};
 use super::habits;
 use super::random::Random;
@@ -47,6 +48,7 @@ pub(crate) struct Life {
     pub(super) act_at: Time,
     pub(super) driver_free_at: Time,
     pub(super) ledger: Ledger,
+    bill: Bill,
     pub(super) calls: Vec<CallId>,
     pub(super) takeover: bool,
     pub(super) links: Vec<(BoxId, bool)>,
@@ -62,6 +64,7 @@ impl Life {
         let policy = habits::policy(&mut random);
         let (sb, decision) = Sandbox::new(box_id(stream), policy, now, None);
         let trouble = [0, 200, 20, 4][usize::try_from(random.below(4)).unwrap_or(0)];
+        let bill = Bill::new(&sb.meter);
         let mut life = Self {
             random,
             world: World::new(trouble),
@@ -76,6 +79,7 @@ impl Life {
                 up: true,
                 ..Ledger::default()
             },
+            bill,
             calls: Vec::new(),
             takeover: false,
             links: Vec::new(),
@@ -307,9 +311,10 @@ impl Life {
         checks::no_wake_for_nothing(before, event, decision)?;
         checks::no_freeze_under_a_hold(&self.sb, before, self.now, &self.ledger)?;
         if self.sb.meter.read(self.now) != self.ledger.up_ms {
-            let (billed, up) = (self.sb.meter.read(self.now), self.ledger.up_ms);
-            return Err(format!("billed {billed} ms, was up for {up}"));
+            let (read, up) = (self.sb.meter.read(self.now), self.ledger.up_ms);
+            return Err(format!("the meter reads {read} ms, it was up for {up}"));
         }
+        self.bill.add_up(self.now, &self.sb.meter, &self.ledger)?;
         if !gap && self.random.one_in(FORECASTS) {
             self.report.counts.forecasts += 1;
             checks::forecast_comes_true(&self.sb, self.now)?;

@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     pub(crate) holds: usize,
     /// Milliseconds in which the box was up.
     pub(crate) up_ms: Ms,
+    /// Milliseconds of these in which it did not run, for the host was down.
+    pub(crate) free_ms: Ms,
     /// Up to when that was counted.
     pub(crate) counted_to: Time,
     /// It is up, or was when its end began.

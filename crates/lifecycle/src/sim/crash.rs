@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::actor::{Life, Todo};
-use crate::event::Event;
+use crate::event::{Event, Processes};
 use crate::state::State;
 use crate::time::{HOUR, MIN};
 
@@ -38,6 +38,10 @@ impl Life {
         if let State::Frozen(_) = self.sb.state {
             self.ledger.gap_frozen_ms += ms;
         }
+        let ran = self.world.processes == Processes::Running;
+        if self.ledger.up && !ran {
+            self.ledger.free_ms += ms;
+        }
         self.act_at = self.act_at.max(self.now);
         if !self.calls.is_empty() || self.links.iter().any(|(_, awake)| *awake) {
             self.ledger.used(self.now);
@@ -45,7 +49,7 @@ impl Life {
         self.calls.clear();
         self.links.clear();
         self.driver_free_at = self.now;
-        self.event_after_crash(Event::Gap { ms })?;
+        self.event_after_crash(Event::Gap { ms, ran })?;
         self.event_after_crash(Event::Observed(self.world.seen()))
     }
 

@@ -5,6 +5,7 @@
 //! `checks`. The same seed gives the same run, so a failure can be looked at again.
 
 mod actor;
+mod bill;
 mod checks;
 mod crash;
 mod habits;

@@ -321,7 +321,14 @@ pub(crate) fn event(text: &str) -> Result<Event, String> {
         },
         ["seen", processes] => seen(processes, None)?,
         ["seen", processes, copy] => seen(processes, Some(copy))?,
-        ["gap", ms] => Event::Gap { ms: time(ms)? },
+        ["gap", ms] => Event::Gap {
+            ms: time(ms)?,
+            ran: true,
+        },
+        ["gap", ms, "asleep"] => Event::Gap {
+            ms: time(ms)?,
+            ran: false,
+        },
         ["credits", any] => Event::Credits { any: *any == "yes" },
         ["warm", keep] => Event::Warm {
             keep: *keep == "yes",

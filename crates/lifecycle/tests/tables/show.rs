@@ -46,7 +46,7 @@ pub(crate) fn cell(
         "used" => time(Some(sb.last_use)),
         "idle" => duration(sb.idle_ms(now)),
         "forget" => time(sb.forget_at()),
-        "billed" => duration(sb.meter.read(now)),
+        "billed" => duration(sb.meter.billed_ms(now)),
         "tier" => frozen.map_or_else(nothing, |frozen| match frozen.tier() {
             Tier::Ram => "ram".to_string(),
             Tier::Disk => "disk".to_string(),

@@ -19,6 +19,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::BadRequest => (StatusCode::BAD_REQUEST, "bad_request"),
         Kind::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
         Kind::NoCredits => (StatusCode::PAYMENT_REQUIRED, "no_credits"),
+        Kind::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
         Kind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
         Kind::TakenOver => (StatusCode::LOCKED, "taken_over"),
         Kind::BoxGone => (StatusCode::GONE, "box_gone"),

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::App;
 use crate::commands::check::{takes, unfit};
 use crate::commands::{Caller, Kind, Trouble, is_agent_id};
+use crate::store::Holder;
 
 /// The largest body, in bytes.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
@@ -18,19 +19,7 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Trouble;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
-        let header = parts.headers.get(AUTHORIZATION);
-        let key = header
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .and_then(|(_, key)| app.keys.account(key.trim()));
-        let Some(account) = key else {
-            return Err(Trouble::new(
-                Kind::Unauthorized,
-                "no valid key: send `Authorization: Bearer <key>`; \
-                 the first one is in `admin.key` in the server's data folder",
-            ));
-        };
+        let account = holder(parts, app)?.account;
         let agent = parts.headers.get(AGENT_HEADER);
         let agent = agent
             .and_then(|value| value.to_str().ok())
@@ -40,6 +29,39 @@ impl FromRequestParts<App> for Caller {
             agent: agent.map(Into::into),
         })
     }
+}
+
+/// Whoever calls has an admin's key.
+pub(super) struct Admin;
+
+impl FromRequestParts<App> for Admin {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
+        if holder(parts, app)?.admin {
+            return Ok(Self);
+        }
+        Err(Trouble::new(
+            Kind::Forbidden,
+            "only the admin key manages accounts; it is in `admin.key` in the server's data folder",
+        ))
+    }
+}
+
+fn holder(parts: &Parts, app: &App) -> Result<Holder, Trouble> {
+    let header = parts.headers.get(AUTHORIZATION);
+    let holder = header
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .and_then(|(_, key)| app.keys.holder(key.trim()));
+    holder.ok_or_else(|| {
+        Trouble::new(
+            Kind::Unauthorized,
+            "no valid key: send `Authorization: Bearer <key>`; \
+             the first one is in `admin.key` in the server's data folder",
+        )
+    })
 }
 
 /// A JSON body of which every field is known. An empty body reads as `{}`.

@@ -1,6 +1,7 @@
 //! The boxes dialect over HTTP. Owns paths, reading requests and writing answers; whatever is asked goes to
 //! [`crate::commands`], and nothing here changes a box.
 
+mod account;
 mod boxes;
 mod capacity;
 mod error;
@@ -44,6 +45,11 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
         .route("/v1/host", get(ops::host))
+        .route("/v1/account", get(account::own))
+        .route("/v1/accounts", get(account::list).post(account::make))
+        .route("/v1/accounts/{name}", get(account::one))
+        .route("/v1/accounts/{name}/keys", post(account::add_key))
+        .route("/v1/accounts/{name}/credits", post(account::set_credits))
         .route("/v1/events", get(events::events))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
         .route("/v1/agents/{id}/leave", post(ops::leave))

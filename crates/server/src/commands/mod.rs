@@ -1,6 +1,7 @@
 //! What a user may ask for, whatever dialect they speak: is it theirs, does it fit, send the event, wait for the box to be
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
+mod account;
 pub mod check;
 mod events;
 mod exec;

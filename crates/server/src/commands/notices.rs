@@ -1,4 +1,5 @@
-//! The lines under a result (rule 6.4): which boxes the caller has to be told about. When a box is warned of is the rule's.
+//! The lines under a result (rules 4.12, 6.4): credits that run out, and which boxes the caller has to be told about. When
+//! either is warned of is the rule's.
 
 use icebox_lifecycle::BoxId;
 
@@ -11,8 +12,9 @@ const MOST: usize = 10;
 const MOST_BOXES: usize = 100;
 
 impl Commands {
-    /// What to say under a result of this caller that names `named`: one line for each box that the idle rules are about
-    /// to stop and that the result names or the conversation used (rule 6.4).
+    /// What to say under a result of this caller that names `named`: that the account's credits run out (rule 4.12), and
+    /// one line for each box that the idle rules are about to stop and that the result names or the conversation used
+    /// (rule 6.4).
     #[must_use]
     pub fn notices(&self, caller: &Caller, named: Option<BoxId>) -> Vec<String> {
         let views = self.0.engine.views();
@@ -34,6 +36,9 @@ impl Commands {
                 warning.minutes
             ))
         };
-        ids.into_iter().filter_map(line).take(MOST).collect()
+        let credits = self.credits_notice(caller.account).into_iter();
+        credits
+            .chain(ids.into_iter().filter_map(line).take(MOST))
+            .collect()
     }
 }

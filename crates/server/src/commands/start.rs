@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use icebox_lifecycle::state::End;
+use icebox_lifecycle::state::{End, FreezeCause};
 use icebox_lifecycle::{BoxId, Command, Policy, State, Time};
 use icebox_wire::rest::StartRequest;
 
@@ -32,12 +32,12 @@ impl Commands {
         if let Some(id) = &request.restore {
             return self.restore(caller, id, &request, patience).await;
         }
-        let wait = request.wait.unwrap_or(true);
+        let waits = request.wait.unwrap_or(true);
         let new = self.new_box(caller, request)?;
         let id = new.id;
         let created = self.0.engine.patient(patience).create(new).await;
         let answer = created.map_err(|error| ask(error, id))?;
-        if wait {
+        if waits {
             self.until_started(answer.view).await
         } else {
             Ok(answer.view)
@@ -170,6 +170,13 @@ fn started_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<Vie
         State::Stopping { .. } | State::Terminated { .. } | State::Interrupted { .. } => {
             let ended = Trouble::of_ended(view, now);
             ControlFlow::Break(ended.map_or_else(|| Ok(Arc::clone(view)), Err))
+        }
+        State::Freezing {
+            cause: FreezeCause::NoCredits,
+            ..
+        } => ControlFlow::Break(Err(wait::no_credits(view.id()))),
+        State::Frozen(frozen) if frozen.cause == FreezeCause::NoCredits => {
+            ControlFlow::Break(Err(wait::no_credits(view.id())))
         }
         State::Ready
         | State::Freezing { .. }

@@ -19,6 +19,8 @@ pub enum Kind {
     Unauthorized,
     /// The account has no credits (rule 5.3).
     NoCredits,
+    /// The key is not an admin's.
+    Forbidden,
     /// There is no such thing, or it is somebody else's.
     NotFound,
     /// A person has the screen (rule 9.1).
@@ -71,6 +73,10 @@ const RETRY_CAPACITY_SEC: u32 = 15;
 /// When to come back to a busy one.
 const RETRY_BUSY_SEC: u32 = 2;
 
+/// What helps an account that is out of credits.
+pub(super) const ADD_CREDITS: &str =
+    "have some added (`icebox key credits ACCOUNT --add N` on the server)";
+
 impl Trouble {
     /// Trouble of a kind, in words.
     #[must_use]
@@ -87,6 +93,7 @@ impl Trouble {
                 Kind::BadRequest
                 | Kind::Unauthorized
                 | Kind::NoCredits
+                | Kind::Forbidden
                 | Kind::NotFound
                 | Kind::TakenOver
                 | Kind::BoxGone
@@ -111,6 +118,18 @@ impl Trouble {
     #[must_use]
     pub fn no_such_box(id: &str) -> Self {
         Self::new(Kind::NotFound, format!("there is no box `{id}`"))
+    }
+
+    /// Nothing runs without credits (rule 5.3).
+    #[must_use]
+    pub fn no_credits() -> Self {
+        Self::new(
+            Kind::NoCredits,
+            format!(
+                "the account is out of credits: nothing starts or wakes, and frozen boxes stay as they are; {ADD_CREDITS}, \
+                 then try again"
+            ),
+        )
     }
 
     /// Our own fault: the caller gets an id, the log the reason.
@@ -143,6 +162,15 @@ impl Trouble {
             AskError::Refused(refusal, view) => Self::from_refusal(*refusal, &view),
             AskError::NoCapacity(full) => room::no_capacity(id, &full),
             AskError::CalledOff => room::called_off(id),
+            AskError::NoCredits => Self::no_credits(),
+            AskError::TooManyCredits => {
+                let text = "an account has at most 1000000000 credits, and this would be more";
+                Self::new(Kind::BadRequest, text)
+            }
+            AskError::TooManyAccounts => {
+                let text = "there are as many accounts as there may be";
+                Self::new(Kind::Busy, text)
+            }
             AskError::Store => {
                 Self::internal(&"the record could not be written; is the disk full?")
             }
@@ -178,10 +206,7 @@ impl Trouble {
 
     fn from_refusal(refusal: Refusal, view: &View) -> Self {
         match refusal {
-            Refusal::NoCredits => Self::new(
-                Kind::NoCredits,
-                "the account is out of credits; add some and try again",
-            ),
+            Refusal::NoCredits => Self::no_credits(),
             Refusal::Gone {
                 at,
                 end,

@@ -10,7 +10,7 @@ use icebox_lifecycle::state::FreezeCause;
 use icebox_lifecycle::{BoxId, Time};
 
 use super::Commands;
-use super::trouble::{Kind, Trouble};
+use super::trouble::{ADD_CREDITS, Kind, Trouble};
 use crate::engine::View;
 
 /// How long a call waits for a box to wake (rule 4.7); real time, whatever the test clock says.
@@ -81,13 +81,12 @@ fn ready_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<View>
 /// A box that was frozen although a call was waiting for it or under way.
 pub(super) fn frozen_under(view: &View, cause: FreezeCause) -> Trouble {
     let id = view.id();
+    // Whatever it was frozen for, the credits are what keeps it so.
+    if !view.sandbox.credits {
+        return no_credits(id);
+    }
     match cause {
-        FreezeCause::NoCredits => Trouble::new(
-            Kind::NoCredits,
-            format!(
-                "box {id} was frozen because the account is out of credits; commands in it go on after the next wake"
-            ),
-        ),
+        FreezeCause::NoCredits => no_credits(id),
         FreezeCause::Lifetime => Trouble::new(
             Kind::LifetimeOver,
             format!("box {id} was frozen at the end of its lifetime; extend it first"),
@@ -97,4 +96,15 @@ pub(super) fn frozen_under(view: &View, cause: FreezeCause) -> Trouble {
             format!("box {id} was frozen again before the call could run; try again"),
         ),
     }
+}
+
+/// A box that was frozen for want of credits.
+pub(super) fn no_credits(id: BoxId) -> Trouble {
+    Trouble::new(
+        Kind::NoCredits,
+        format!(
+            "box {id} was frozen because the account is out of credits; {ADD_CREDITS} and wake it: commands in it go on then"
+        ),
+    )
+    .with("box", id.as_str())
 }

@@ -16,6 +16,7 @@ impl Core {
             steps: turn.steps.clone(),
             ..Batch::default()
         };
+        self.put_accounts(turn, &mut batch);
         for (id, work) in &turn.work {
             batch.durable |= work.changed == Change::Transition;
             batch.puts.push(work.put(now));
@@ -36,6 +37,7 @@ impl Core {
         let nothing = batch.puts.is_empty()
             && batch.removed.is_empty()
             && batch.steps.is_empty()
+            && batch.accounts.is_empty()
             && batch.last_seen.is_none()
             && batch.kept_from.is_none();
         if nothing {

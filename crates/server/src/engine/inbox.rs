@@ -8,6 +8,7 @@ use icebox_lifecycle::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::credits::{AccountChange, AccountReply};
 use super::room::Full;
 use super::views::View;
 use crate::record::Record;
@@ -39,6 +40,8 @@ pub(super) enum Message {
     Ended(BoxId, CallId, Option<Box<HistoryStep>>),
     /// A step that could not be written yet.
     Step(BoxId, Box<HistoryStep>),
+    /// An account changes.
+    Account(Box<AccountChange>, AccountReply),
     /// Something happened; nobody waits for it.
     Event(BoxId, Event),
     /// An effect came to its end; with the operation that it answers, if any.
@@ -83,6 +86,15 @@ pub enum AskError {
     /// The box's state forbids it.
     #[error("the box is in no state for that")]
     Refused(Box<Refusal>, Arc<View>),
+    /// The account has no credits (rule 5.3).
+    #[error("the account is out of credits")]
+    NoCredits,
+    /// The account would have more credits than it may.
+    #[error("the account would have too many credits")]
+    TooManyCredits,
+    /// There are as many accounts as there may be.
+    #[error("there are too many accounts")]
+    TooManyAccounts,
     /// The host is full (rule 14.1).
     #[error("no box capacity right now")]
     NoCapacity(Box<Full>),

@@ -1,7 +1,9 @@
 //! The engine: one loop that owns every box. A turn takes what came in, steps each box at one moment, commits once,
 //! carries effects out and shows the new views. Owns the order of these; knows no HTTP, no SQL and no runtime.
 
+mod accounts;
 mod commit;
+mod credits;
 mod deadlines;
 mod effects;
 mod ends;
@@ -9,6 +11,7 @@ mod inbox;
 mod recover;
 mod room;
 mod run;
+mod show;
 mod turn;
 mod views;
 mod warm;
@@ -18,6 +21,7 @@ mod work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Ms, Time};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +32,9 @@ use crate::config::Limits;
 use crate::driver::{Driver, DriverError};
 use crate::store::{HistoryStep, Store, StoreError};
 
+pub use accounts::{Account, Accounts};
+pub(crate) use credits::MOST_CREDITS;
+pub use credits::{AccountChange, CreditsChange};
 pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
 pub use room::{Capacity, Full, Queued, Tried, Wanted};
 pub use views::{Cursor, View, Views};
@@ -49,6 +56,8 @@ pub struct Parts {
     pub boxds: Arc<Boxds>,
     /// What the host gives away.
     pub limits: Limits,
+    /// What box time costs.
+    pub prices: Prices,
 }
 
 /// Why the engine cannot start.
@@ -73,6 +82,7 @@ pub enum StartError {
 pub struct Engine {
     inbox: Sender,
     views: Arc<Views>,
+    accounts: Arc<Accounts>,
     calls: Arc<AtomicU64>,
     ends: Arc<Ends>,
     counters: Arc<Counters>,
@@ -118,6 +128,7 @@ impl Engine {
         let counters = Arc::new(Counters::default());
         let views = Arc::new(Views::default());
         let ends = Arc::new(Ends::default());
+        let accounts = Arc::new(Accounts::default());
         let seen = parts.driver.list().await.map_err(StartError::List)?;
         let runtime = tokio::runtime::Handle::current();
         let core = turn::Core::new(
@@ -125,6 +136,7 @@ impl Engine {
             runtime,
             inbox.clone(),
             Arc::clone(&views),
+            Arc::clone(&accounts),
             Arc::clone(&ends),
             Arc::clone(&counters),
         );
@@ -151,6 +163,7 @@ impl Engine {
         Ok(Self {
             inbox,
             views,
+            accounts,
             calls: Arc::new(AtomicU64::new(1)),
             ends,
             counters,
@@ -163,6 +176,21 @@ impl Engine {
     #[must_use]
     pub fn views(&self) -> &Arc<Views> {
         &self.views
+    }
+
+    /// What readers see of accounts.
+    #[must_use]
+    pub fn accounts(&self) -> &Arc<Accounts> {
+        &self.accounts
+    }
+
+    /// Makes or changes an account; answers once that is recorded.
+    pub async fn change_account(&self, change: AccountChange) -> Result<Account, AskError> {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Account(Box::new(change), reply);
+        let sent = self.inbox.send(message).await;
+        sent.map_err(|_| AskError::Closed)?;
+        answer.await.map_err(|_| AskError::Closed)?
     }
 
     /// Whether the loop still takes messages.

@@ -20,6 +20,9 @@ pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<B
         .last_seen()?
         .map_or(0, |last| core.clock.now().since(last));
     let mut seen: HashMap<BoxId, Seen> = seen.into_iter().collect();
+    for account in core.store.accounts()? {
+        core.billing.accounts.put(account.into());
+    }
     let mut ids = Vec::new();
     for row in core.store.load()? {
         let view = Arc::new(View {
@@ -35,6 +38,7 @@ pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<B
     for some in ids.chunks(AT_A_TIME) {
         bring_up_to_date(core, some, gap_ms, &mut seen)?;
     }
+    core.billing.loaded(core.clock.now());
     let mut orphans: Vec<BoxId> = seen.into_keys().collect();
     orphans.sort_unstable();
     for id in &orphans {
@@ -54,9 +58,10 @@ fn bring_up_to_date(
         let Some(view) = core.views.get(*id) else {
             continue;
         };
-        // Before anything else, for with any event the due clocks strike.
-        core.step(&mut turn, *id, Event::Gap { ms: gap_ms });
         let found = seen.remove(id).unwrap_or_else(|| absent(""));
+        let ran = found.processes == Processes::Running;
+        // Before anything else, for with any event the due clocks strike.
+        core.step(&mut turn, *id, Event::Gap { ms: gap_ms, ran });
         if ended_for_good(&view) && found.processes == Processes::Absent && found.copy.is_none() {
             continue;
         }

@@ -419,15 +419,17 @@ impl Core {
         }
     }
 
-    /// The earliest moment something may be due, for a box or in the queue.
+    /// The earliest moment something may be due: for a box, an account, or in the queue.
     pub(super) fn next_deadline(&mut self) -> Option<Time> {
         if self.rooms.fleet.has_next() || !self.rooms.again.is_empty() {
             return Some(self.clock.now());
         }
         let boxes = self.deadlines.next();
+        let queue = self.rooms.fleet.next_deadline();
         boxes
             .into_iter()
-            .chain(self.rooms.fleet.next_deadline())
+            .chain(self.billing.next())
+            .chain(queue)
             .min()
     }
 }

@@ -73,6 +73,7 @@ impl Loop {
                     | Message::Patch(..)
                     | Message::Ended(..)
                     | Message::Step(..)
+                    | Message::Account(..)
                     | Message::Event(..)
                     | Message::Done(..)
                     | Message::Exited(..) => self.core.take(&mut turn, message),

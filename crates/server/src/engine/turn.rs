@@ -13,6 +13,8 @@ use icebox_lifecycle::{
 };
 use tokio::runtime::Handle;
 
+use super::accounts::Accounts;
+use super::credits::{Billing, Books};
 use super::deadlines::Deadlines;
 use super::effects::Effects;
 use super::ends::Ends;
@@ -47,6 +49,7 @@ pub(super) struct Core {
     pub(super) watches: Watches,
     pub(super) rooms: Rooms,
     pub(super) warm: Warm,
+    pub(super) billing: Billing,
     ends: Arc<Ends>,
     counters: Arc<Counters>,
     last_turn: Time,
@@ -67,9 +70,17 @@ pub(super) struct Turn {
     pub(super) steps: Vec<(BoxId, HistoryStep)>,
     /// How many calls ended for which somebody may wait.
     ended: u64,
+    /// For so long before it the host slept, in milliseconds.
+    slept_ms: Ms,
+    pub(super) books: Books,
 }
 
 impl Turn {
+    /// The moment up to which boxes that are up are billed.
+    pub(super) fn billed_to(&self) -> Time {
+        self.now - self.slept_ms
+    }
+
     fn remember(&mut self, id: BoxId, step: Box<HistoryStep>) {
         self.steps.push((id, (*step).clone()));
         self.again.push(Message::Step(id, step));
@@ -88,6 +99,7 @@ impl Core {
         runtime: Handle,
         inbox: Sender,
         views: Arc<Views>,
+        accounts: Arc<Accounts>,
         ends: Arc<Ends>,
         counters: Arc<Counters>,
     ) -> Self {
@@ -103,6 +115,7 @@ impl Core {
             watches: Watches::new(runtime, parts.driver, parts.boxds, inbox),
             rooms,
             warm: Warm::new(parts.limits.warm_memory_mb),
+            billing: Billing::new(accounts, parts.prices),
             ends,
             counters,
             last_turn: now,
@@ -123,17 +136,25 @@ impl Core {
             removed: Vec::new(),
             steps: Vec::new(),
             ended: 0,
+            slept_ms: 0,
+            books: Books::default(),
         };
         let silence = now.since(self.last_turn);
         self.last_turn = now;
         if silence > ASLEEP_MS && !self.clock.is_test() {
             tracing::warn!(ms = silence, "the host slept; idle clocks move by that");
-            for view in self.views.all() {
-                let gap = Event::Gap { ms: silence };
-                self.step(&mut turn, view.id(), gap);
-            }
+            self.slept(&mut turn, silence);
         }
         turn
+    }
+
+    /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5).
+    pub(super) fn slept(&mut self, turn: &mut Turn, ms: Ms) {
+        turn.slept_ms = ms;
+        for view in self.views.all() {
+            let ran = false;
+            self.step(turn, view.id(), Event::Gap { ms, ran });
+        }
     }
 
     /// Takes one message.
@@ -163,6 +184,7 @@ impl Core {
                 self.step(turn, id, event);
             }
             Message::Step(id, step) => turn.remember(id, step),
+            Message::Account(change, reply) => self.change_account(turn, *change, reply),
             Message::Done(id, op, outcome) => self.done(turn, id, op, outcome),
             Message::Exited(id, watch, detail) => {
                 turn.again.push(Message::Exited(id, watch, detail.clone()));
@@ -177,6 +199,7 @@ impl Core {
 
     /// Looks at the deadlines.
     pub(super) fn tick(&mut self, turn: &mut Turn) {
+        self.tick_accounts(turn);
         for _ in 0..MOST_DUE {
             let Some(id) = self.deadlines.pop(turn.now) else {
                 return;
@@ -201,6 +224,7 @@ impl Core {
     /// Lets a box take one event in. `None`: there is no such box.
     pub(super) fn step(&mut self, turn: &mut Turn, id: BoxId, event: Event) -> Option<()> {
         let now = turn.now;
+        self.tell_credits(turn, id, &event);
         let waited = self.rooms.waited(id, now);
         let work = self.work(turn, id)?;
         if let Some(ms) = waited {
@@ -223,7 +247,12 @@ impl Core {
 
     fn create(&mut self, turn: &mut Turn, new: Box<NewBox>, asker: Asker, reply: Reply) {
         let id = new.id;
-        let taken = match self.room_for_new(turn, &new, asker) {
+        let room = if self.has_credits(turn, new.record.account) {
+            self.room_for_new(turn, &new, asker)
+        } else {
+            Err(AskError::NoCredits)
+        };
+        let taken = match room {
             Ok(true) => {
                 let (sandbox, decision) =
                     Sandbox::new(id, new.policy.clone(), turn.now, new.agent.clone());
@@ -366,6 +395,7 @@ impl Core {
         turn.work
             .retain(|_, work| work.changed > Change::None || !work.effects.is_empty());
         self.counters.turns.fetch_add(1, Ordering::Relaxed);
+        self.charge(&mut turn);
         if let Err(error) = self.commit(&turn) {
             return Err(self.give_up(turn, &error));
         }
@@ -399,6 +429,7 @@ impl Core {
             self.views.tell();
         }
         self.settle_room();
+        self.show_accounts(turn.books, turn.now);
         for (waiting, before) in answers {
             let view = before.or_else(|| self.views.get(waiting.id));
             let answer = match (waiting.taken, view) {
@@ -425,46 +456,12 @@ impl Core {
         // Nobody waits longer for an end that cannot be written now; it is taken up again.
         self.ends.show(turn.ended);
         self.settle_room();
+        self.give_up_accounts(turn.books, turn.now);
         let later = turn.now + AGAIN_MS;
         for id in turn.due.into_iter().chain(turn.work.into_keys()) {
             self.deadlines.set(id, Some(later));
         }
         turn.again
-    }
-
-    fn publish(&mut self, now: Time, mut work: Work) {
-        if let Err(broken) = work.sandbox.check() {
-            tracing::error!(id = %work.sandbox.id, %broken, "a record does not make sense");
-        }
-        let effects = std::mem::take(&mut work.effects);
-        let view = Arc::new(work.view(now));
-        self.show(&view);
-        for effect in effects {
-            self.effects.launch(&view, effect);
-        }
-    }
-
-    /// Shows a box that was loaded, before anything is known of it.
-    pub(super) fn load(&mut self, view: &Arc<View>) {
-        self.rooms.found(view);
-        self.views.publish(Arc::clone(view));
-    }
-
-    /// Follows a box that was loaded and whose first turn is over.
-    pub(super) fn follow_loaded(&mut self, view: &Arc<View>) {
-        self.deadlines.set(view.id(), deadline(&view.sandbox));
-        self.watches.update(view);
-        if view.sandbox.state == State::Ready {
-            self.watches.adopt(view);
-        }
-    }
-
-    /// Shows a view and lets everything that follows boxes follow it.
-    fn show(&mut self, view: &Arc<View>) {
-        self.rooms.follow(view);
-        self.deadlines.set(view.id(), deadline(&view.sandbox));
-        self.watches.update(view);
-        self.views.publish(Arc::clone(view));
     }
 
     /// Marks stopped boxes that were kept long enough to be forgotten (rule 6.8).

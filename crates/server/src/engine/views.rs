@@ -152,6 +152,17 @@ impl Views {
         ids.into_iter().filter_map(|id| self.get(id)).collect()
     }
 
+    /// How many boxes of an account have not stopped, and how many have.
+    #[must_use]
+    pub fn count(&self, account: AccountId) -> (u64, u64) {
+        let lists = self.lists.read().unwrap_or_else(PoisonError::into_inner);
+        let count = |set: &BTreeSet<Key>| set.len() as u64;
+        let lists = lists.get(&account);
+        lists.map_or((0, 0), |lists| {
+            (count(&lists.active), count(&lists.stopped))
+        })
+    }
+
     /// The live boxes that a conversation was the last to use, at most `limit`, by id.
     #[must_use]
     pub fn used_by(&self, account: AccountId, agent: &str, limit: usize) -> Vec<BoxId> {

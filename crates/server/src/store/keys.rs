@@ -22,21 +22,56 @@ const PREFIX: &str = "e2b_";
 const HEX_LEN: usize = 40;
 const DEFAULT_ACCOUNT: &str = "default";
 
-type Hash = [u8; 32];
+/// What is kept of a key.
+pub type KeyHash = [u8; 32];
+
+/// The label of keys that may manage accounts.
+const ADMIN: &str = "admin";
 
 /// All keys, in memory: a call is let in without touching the disk.
 #[derive(Debug, Default)]
-pub struct Keys(RwLock<HashMap<Hash, AccountId>>);
+pub struct Keys(RwLock<HashMap<KeyHash, Holder>>);
+
+/// Who has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Whose it is.
+    pub account: AccountId,
+    /// It is an admin's, who may manage accounts.
+    pub admin: bool,
+}
 
 impl Keys {
     /// Whose key this is; `None` for anything that is not a key of ours.
     #[must_use]
-    pub fn account(&self, key: &str) -> Option<AccountId> {
+    pub fn holder(&self, key: &str) -> Option<Holder> {
         if !is_well_formed(key) {
             return None;
         }
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
         keys.get(&hash(key)).copied()
+    }
+
+    /// How many keys an account has.
+    #[must_use]
+    pub fn count(&self, account: AccountId) -> usize {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        keys.values().filter(|key| key.account == account).count()
+    }
+
+    /// Lets a key in that was recorded for an account.
+    pub fn add(&self, key: KeyHash, account: AccountId) {
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let admin = false;
+        keys.entry(key).or_insert(Holder { account, admin });
+    }
+
+    /// A key that nobody has yet, and what is kept of it.
+    #[must_use]
+    pub fn fresh() -> (String, KeyHash) {
+        let key = format!("{PREFIX}{}", random::hex::<{ HEX_LEN / 2 }>());
+        let hash = hash(&key);
+        (key, hash)
     }
 }
 
@@ -57,7 +92,7 @@ impl Store {
         let key = match found {
             Some(key) => key,
             None => {
-                let key = format!("{PREFIX}{}", random::hex::<{ HEX_LEN / 2 }>());
+                let (key, _) = Keys::fresh();
                 write_key(&path, &key).map_err(wrong)?;
                 key
             }
@@ -93,15 +128,19 @@ fn enroll(db: &mut Connection, key: &str, now: Time) -> rusqlite::Result<()> {
     )?;
     tx.execute(
         "INSERT OR IGNORE INTO keys
-         SELECT ?1, id, 'admin', ?2 FROM accounts WHERE name = ?3",
-        params![hash(key), now.0, DEFAULT_ACCOUNT],
+         SELECT ?1, id, ?4, ?2 FROM accounts WHERE name = ?3",
+        params![hash(key), now.0, DEFAULT_ACCOUNT, ADMIN],
     )?;
     tx.commit()
 }
 
 fn all(db: &Connection) -> rusqlite::Result<Keys> {
-    let mut query = db.prepare("SELECT hash, account FROM keys")?;
-    let rows = query.query_map([], |row| Ok((row.get(0)?, AccountId(row.get(1)?))))?;
+    let mut query = db.prepare("SELECT hash, account, label = ?1 FROM keys")?;
+    let rows = query.query_map([ADMIN], |row| {
+        let account = AccountId(row.get(1)?);
+        let admin = row.get(2)?;
+        Ok((row.get(0)?, Holder { account, admin }))
+    })?;
     let keys = rows.collect::<rusqlite::Result<HashMap<_, _>>>()?;
     Ok(Keys(RwLock::new(keys)))
 }
@@ -115,6 +154,6 @@ fn is_well_formed(key: &str) -> bool {
     })
 }
 
-fn hash(key: &str) -> Hash {
+fn hash(key: &str) -> KeyHash {
     Sha256::digest(key).into()
 }

@@ -2,6 +2,7 @@
 //! events, the steps of calls, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
+mod credits;
 mod events;
 mod history;
 mod keys;
@@ -21,9 +22,10 @@ use rusqlite::{Connection, Transaction, params};
 use crate::record::{AccountId, Record};
 use crate::steps;
 
+pub use credits::{LoadedAccount, PutAccount};
 pub use events::{Announced, EventPage, Told};
 pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut};
-pub use keys::{ADMIN_KEY_FILE, Keys};
+pub use keys::{ADMIN_KEY_FILE, Holder, KeyHash, Keys};
 
 /// How many reasons are kept for each box.
 pub const REASONS_KEPT: i64 = 50;
@@ -143,6 +145,8 @@ pub struct Batch<'a> {
     pub events: Vec<Announced>,
     /// What calls came to.
     pub steps: Vec<(BoxId, HistoryStep)>,
+    /// Accounts whose credits changed, that are new, or that get a key.
+    pub accounts: Vec<PutAccount>,
     /// Boxes to forget, with all that belongs to them.
     pub removed: Vec<BoxId>,
     /// Events and steps before this moment may go.
@@ -244,6 +248,9 @@ impl Store {
             self.durable = batch.durable;
         }
         let tx = self.db.transaction()?;
+        for account in &batch.accounts {
+            credits::put(&tx, account)?;
+        }
         for put in &batch.puts {
             row::put(&tx, put)?;
         }

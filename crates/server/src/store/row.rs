@@ -141,6 +141,12 @@ struct MeterRow {
     since: Option<i64>,
     life_base_ms: i64,
     boot_base_ms: i64,
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    free_ms: i64,
+}
+
+fn is_no_time(ms: &i64) -> bool {
+    *ms == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -306,6 +312,7 @@ impl From<&Meter> for MeterRow {
             since: meter.since.map(|at| at.0),
             life_base_ms: meter.life_base_ms,
             boot_base_ms: meter.boot_base_ms,
+            free_ms: meter.free_ms,
         }
     }
 }
@@ -317,6 +324,7 @@ impl From<MeterRow> for Meter {
             since: row.since.map(Time),
             life_base_ms: row.life_base_ms,
             boot_base_ms: row.boot_base_ms,
+            free_ms: row.free_ms,
         }
     }
 }

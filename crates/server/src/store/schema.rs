@@ -65,6 +65,16 @@ const STEPS: &[&str] = &[
     CREATE UNIQUE INDEX steps_of_exec ON steps (box, exec) WHERE exec IS NOT NULL;
     CREATE INDEX steps_at ON steps (at_ms);
 ",
+    // What accounts have left (NULL: they never run out) and used: millionths of a credit, and what is over of one.
+    "
+    CREATE TABLE credits (
+        account INTEGER PRIMARY KEY REFERENCES accounts (id),
+        left_micro INTEGER,
+        left_rest INTEGER,
+        used_micro INTEGER NOT NULL,
+        used_rest INTEGER NOT NULL
+    );
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

@@ -62,6 +62,7 @@ fn full(state: State) -> Sandbox {
     sandbox.retry = sandbox.freeze_failure.clone();
     sandbox.kept_until = Some(Time(13));
     sandbox.credits = false;
+    sandbox.meter.free_ms = 14;
     sandbox.keep = true;
     sandbox.warm = true;
     sandbox

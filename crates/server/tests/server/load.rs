@@ -205,6 +205,7 @@ async fn many_records_are_loaded_quickly_and_lists_do_not_care_how_many() {
         boxds: Arc::new(Boxds::new(Arc::clone(&driver))),
         driver,
         limits: Default::default(),
+        prices: Default::default(),
     };
     #[expect(
         clippy::disallowed_methods,

@@ -10,6 +10,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use icebox_lifecycle::BoxId;
+use icebox_lifecycle::credits::Prices;
 use icebox_server::commands::Commands;
 use icebox_server::config::{Config, Limits};
 use icebox_server::driver::fake::Fake;
@@ -98,6 +99,7 @@ impl Rig {
             domain: "localhost".to_owned(),
             test_clock: true,
             limits: self.limits.clone(),
+            prices: Prices::default(),
         }
     }
 
@@ -165,6 +167,7 @@ impl Rig {
             boxds: Arc::new(icebox_server::boxd::Boxds::new(Arc::clone(&driver))),
             driver,
             limits: self.limits.clone(),
+            prices: Prices::default(),
         };
         Engine::start(parts).await.unwrap()
     }
@@ -172,6 +175,12 @@ impl Rig {
     /// The limits of the next server.
     pub(crate) fn limits(&mut self) -> &mut Limits {
         &mut self.limits
+    }
+
+    /// The last moment at which the killed server was alive.
+    pub(crate) fn last_seen(&self) -> icebox_lifecycle::Time {
+        let store = icebox_server::store::Store::open(self.data()).unwrap();
+        store.last_seen().unwrap().unwrap()
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -1,0 +1,49 @@
+//! What a committed box is shown to: readers, and everything in the engine that follows boxes. Owns that list, so that none
+//! of them is forgotten; it comes after the commit, and effects after it.
+
+use std::sync::Arc;
+
+use icebox_lifecycle::{State, Time};
+
+use super::turn::Core;
+use super::views::View;
+use super::work::{Work, deadline};
+
+impl Core {
+    pub(super) fn publish(&mut self, now: Time, mut work: Work) {
+        if let Err(broken) = work.sandbox.check() {
+            tracing::error!(id = %work.sandbox.id, %broken, "a record does not make sense");
+        }
+        let effects = std::mem::take(&mut work.effects);
+        let view = Arc::new(work.view(now));
+        self.show(&view);
+        for effect in effects {
+            self.effects.launch(&view, effect);
+        }
+    }
+
+    /// Shows a box that was loaded, before anything is known of it.
+    pub(super) fn load(&mut self, view: &Arc<View>) {
+        self.rooms.found(view);
+        self.billing.load(view);
+        self.views.publish(Arc::clone(view));
+    }
+
+    /// Follows a box that was loaded and whose first turn is over.
+    pub(super) fn follow_loaded(&mut self, view: &Arc<View>) {
+        self.deadlines.set(view.id(), deadline(&view.sandbox));
+        self.watches.update(view);
+        if view.sandbox.state == State::Ready {
+            self.watches.adopt(view);
+        }
+    }
+
+    /// Shows a view and lets everything that follows boxes follow it.
+    fn show(&mut self, view: &Arc<View>) {
+        self.rooms.follow(view);
+        self.deadlines.set(view.id(), deadline(&view.sandbox));
+        self.watches.update(view);
+        self.billing.show(view);
+        self.views.publish(Arc::clone(view));
+    }
+}
