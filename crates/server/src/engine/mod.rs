@@ -4,6 +4,7 @@
 mod commit;
 mod deadlines;
 mod effects;
+mod gaps;
 mod inbox;
 mod recover;
 mod run;

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use icebox_lifecycle::time::{Ms, SEC};
 use icebox_lifecycle::{
-    Admission, Ask, BoxId, Change, Command, Event, OpId, Outcome, Processes, Sandbox, Seen, State,
-    Time,
+    Admission, Ask, BoxId, Change, Command, Event, OpId, Outcome, Policy, Processes, Sandbox, Seen,
+    State, Time,
 };
 use tokio::runtime::Handle;
 
@@ -19,9 +19,10 @@ use super::inbox::{Admitted, Answer, AskError, Call, Message, NewBox, Patch, Rep
 use super::views::{View, Views};
 use super::warm::Warm;
 use super::watch::Watches;
-use super::work::{Work, deadline, forgotten_at, is_in_ram};
+use super::work::{Work, deadline, is_in_ram};
 use super::{Counters, Parts};
 use crate::clock::Clock;
+use crate::shared::Shared;
 use crate::store::{HistoryStep, Store, StoreError};
 
 /// Boxes whose deadlines are looked at in one turn, so that a flood of them does not hold up what comes in.
@@ -43,9 +44,11 @@ pub(super) struct Core {
     pub(super) watches: Watches,
     warm: Warm,
     counters: Arc<Counters>,
+    policies: Shared<Policy>,
     most_running: usize,
     running: usize,
-    last_turn: Time,
+    /// When somebody could last use a box.
+    pub(super) last_turn: Time,
     pub(super) last_heartbeat: Time,
     pub(super) last_sweep: Time,
 }
@@ -53,6 +56,10 @@ pub(super) struct Core {
 /// One turn under way.
 pub(super) struct Turn {
     pub(super) now: Time,
+    /// The moment of the turn before it.
+    before: Time,
+    /// Nobody could use any box for so long until now (rule 3.6).
+    pub(super) gap_ms: Option<Ms>,
     pub(super) work: BTreeMap<BoxId, Work>,
     replies: Vec<Waiting>,
     /// What to take up again if the commit fails.
@@ -96,6 +103,7 @@ impl Core {
             watches: Watches::new(runtime, parts.driver, parts.boxds, inbox),
             warm: Warm::new(parts.limits.warm_memory_mb),
             counters,
+            policies: Shared::default(),
             most_running: parts.limits.running_boxes,
             running: 0,
             last_turn: now,
@@ -107,8 +115,16 @@ impl Core {
     /// Begins a turn.
     pub(super) fn begin(&mut self) -> Turn {
         let now = self.clock.now();
-        let mut turn = Turn {
+        let before = std::mem::replace(&mut self.last_turn, now);
+        let silence = now.since(before);
+        let slept = silence > ASLEEP_MS && !self.clock.is_test();
+        if slept {
+            tracing::warn!(ms = silence, "the host slept; idle clocks move by that");
+        }
+        Turn {
             now,
+            before,
+            gap_ms: slept.then_some(silence),
             work: BTreeMap::new(),
             replies: Vec::new(),
             again: Vec::new(),
@@ -116,17 +132,7 @@ impl Core {
             removed: Vec::new(),
             steps: Vec::new(),
             created: 0,
-        };
-        let silence = now.since(self.last_turn);
-        self.last_turn = now;
-        if silence > ASLEEP_MS && !self.clock.is_test() {
-            tracing::warn!(ms = silence, "the host slept; idle clocks move by that");
-            for view in self.views.all() {
-                let gap = Event::Gap { ms: silence };
-                self.step(&mut turn, view.id(), gap);
-            }
         }
-        turn
     }
 
     /// Takes one message.
@@ -202,7 +208,7 @@ impl Core {
             Entry::Occupied(work) => Some(work.into_mut()),
             Entry::Vacant(place) => {
                 let view = self.views.get(id)?;
-                Some(place.insert(Work::on(view)))
+                Some(place.insert(Work::on(view, turn.now, turn.gap_ms)))
             }
         }
     }
@@ -212,7 +218,8 @@ impl Core {
         let taken = if !self.has_room(turn) {
             Err(AskError::NoCapacity)
         } else {
-            let (sandbox, decision) = Sandbox::new(id, new.policy, turn.now, new.agent);
+            let policy = self.policies.one(new.policy);
+            let (sandbox, decision) = Sandbox::new(id, policy, turn.now, new.agent);
             turn.created += 1;
             let work = Work::new(sandbox, new.record, turn.now, decision);
             turn.work.insert(id, work);
@@ -339,6 +346,9 @@ impl Core {
         if let Err(error) = self.commit(&turn) {
             return Err(self.give_up(turn, &error));
         }
+        if let Some(ms) = turn.gap_ms {
+            self.show_gap(&turn, ms);
+        }
         for id in std::mem::take(&mut turn.removed) {
             self.views.remove(id);
             self.watches.forget(id);
@@ -390,6 +400,10 @@ impl Core {
             let answer = waiting.taken.and(Err(AskError::Store));
             let _ = waiting.reply.send(answer);
         }
+        if turn.gap_ms.is_some() {
+            // The next turn finds it again.
+            self.last_turn = turn.before;
+        }
         let later = turn.now + AGAIN_MS;
         for id in turn.due.into_iter().chain(turn.work.into_keys()) {
             self.deadlines.set(id, Some(later));
@@ -402,18 +416,16 @@ impl Core {
             tracing::error!(id = %work.sandbox.id, %broken, "a record does not make sense");
         }
         let effects = std::mem::take(&mut work.effects);
-        let was_up = work.before.as_deref().is_some_and(is_in_ram);
         let view = Arc::new(work.view(now));
-        self.show(&view, was_up);
+        self.show(work.before.as_deref(), &view);
         for effect in effects {
             self.effects.launch(&view, effect);
         }
     }
 
-    /// Shows a box that was loaded, before anything is known of it.
-    pub(super) fn load(&mut self, view: &Arc<View>) {
+    /// Counts a box that was loaded, before anything is known of it.
+    pub(super) fn count_loaded(&mut self, view: &View) {
         self.running += usize::from(is_in_ram(view));
-        self.views.publish(Arc::clone(view));
     }
 
     /// Follows a box that was loaded and whose first turn is over.
@@ -426,10 +438,12 @@ impl Core {
     }
 
     /// Shows a view and lets everything that follows boxes follow it.
-    fn show(&mut self, view: &Arc<View>, was_up: bool) {
-        let up = is_in_ram(view);
+    fn show(&mut self, before: Option<&View>, view: &Arc<View>) {
+        let (was_up, up) = (before.is_some_and(is_in_ram), is_in_ram(view));
         self.running = self.running + usize::from(up) - usize::from(was_up);
-        self.deadlines.set(view.id(), deadline(&view.sandbox));
+        let due = before.and_then(|before| deadline(&before.sandbox));
+        self.deadlines
+            .moved(view.id(), due, deadline(&view.sandbox));
         self.watches.update(view);
         self.views.publish(Arc::clone(view));
         if was_up && !up {
@@ -454,10 +468,7 @@ impl Core {
     /// Marks stopped boxes that were kept long enough to be forgotten (rule 6.8).
     fn sweep(&mut self, turn: &mut Turn) {
         let over = |id: &BoxId| {
-            let at = turn
-                .work
-                .get(id)
-                .and_then(|work| forgotten_at(&work.sandbox));
+            let at = turn.work.get(id).and_then(|work| work.sandbox.forget_at());
             at.is_some_and(|at| at <= turn.now)
         };
         turn.removed = turn.due.iter().filter(|id| over(id)).copied().collect();

@@ -65,6 +65,15 @@ const STEPS: &[&str] = &[
     CREATE UNIQUE INDEX steps_of_exec ON steps (box, exec) WHERE exec IS NOT NULL;
     CREATE INDEX steps_at ON steps (at_ms);
 ",
+    // Times in which nobody could use a box, and the latest one that each row counts in already.
+    "
+    CREATE TABLE gaps (
+        seq INTEGER PRIMARY KEY,
+        at_ms INTEGER NOT NULL,
+        ms INTEGER NOT NULL
+    );
+    ALTER TABLE boxes ADD COLUMN gap INTEGER NOT NULL DEFAULT 0;
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

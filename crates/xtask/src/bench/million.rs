@@ -92,11 +92,6 @@ pub fn run(boxes: usize) -> anyhow::Result<()> {
 /// The value below which this part of the times lies.
 fn at(sorted: &[Duration], part: f64) -> Duration {
     let last = sorted.len().saturating_sub(1);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an index, rounded"
-    )]
     let index = (last as f64 * part).round() as usize;
     sorted.get(index).copied().unwrap_or_default()
 }

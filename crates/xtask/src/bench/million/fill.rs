@@ -1,6 +1,7 @@
 //! The database of the million: boxes as the lifecycle makes them, with records like those of agents, written by the
 //! store itself. Owns what the boxes are like.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
@@ -144,10 +145,11 @@ fn record(n: i64) -> Record {
             ("user", format!("u_{n:010}")),
             ("ticket", format!("SHOP-{n}")),
         ];
-        record.metadata = words.map(|(key, value)| (key.to_owned(), value)).into();
+        let words = words.map(|(key, value)| (key.to_owned(), value));
+        record.metadata = BTreeMap::from(words).into();
     }
     if some(10) {
-        record.env = [("NODE_ENV".to_owned(), "development".to_owned())].into();
+        record.env = BTreeMap::from([("NODE_ENV".to_owned(), "development".to_owned())]).into();
     }
     record
 }
