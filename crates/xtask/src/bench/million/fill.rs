@@ -74,7 +74,7 @@ fn made(id: BoxId, number: usize, last_seen: Time) -> Made {
     let began = used - 30 * MIN;
     let agent = format!("{n:08x}-{:04x}-4c1d-9e1f-{:012x}", n % 65_521, n * 48_271);
     let mut policy = Policy::AGENT;
-    if number % 10 == 0 && number >= DUE && !ready {
+    if number.is_multiple_of(10) && number >= DUE && !ready {
         policy.idle_limit_ms = Some(7 * DAY);
     }
     let (mut sandbox, decision) = Sandbox::new(id, policy, began, Some(agent.into()));
