@@ -358,7 +358,7 @@ impl Sandbox {
         if rules::lifetime::lowers_cap(&self.policy, policy) {
             return Err(Refusal::CapLowered);
         }
-        Ok(if *policy == self.policy {
+        Ok(if *policy == *self.policy {
             Admission::AlreadySo
         } else {
             Admission::Accept

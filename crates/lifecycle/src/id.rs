@@ -11,6 +11,11 @@ pub const BOX_ID_LEN: usize = 20;
 pub struct BoxId([u8; BOX_ID_LEN]);
 
 impl BoxId {
+    /// The first of all ids, in their order.
+    pub const FIRST: Self = Self([b'0'; BOX_ID_LEN]);
+    /// The last one.
+    pub const LAST: Self = Self([b'z'; BOX_ID_LEN]);
+
     /// Reads the text form; `None` unless it is exactly 20 characters of `a-z0-9`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

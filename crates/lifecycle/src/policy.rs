@@ -6,7 +6,7 @@ use core::fmt;
 use crate::time::{DAY, HOUR, MIN, Ms, SEC};
 
 /// The named sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// Boxes of agents, the default.
     Agent,
@@ -17,7 +17,7 @@ pub enum Preset {
 }
 
 /// What a freeze keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Keeps {
     /// Files only; programs start anew.
     Files,
@@ -26,7 +26,7 @@ pub enum Keeps {
 }
 
 /// When a frozen box is stopped for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StopFrozen {
     /// Never by this rule.
     Never,
@@ -37,7 +37,7 @@ pub enum StopFrozen {
 }
 
 /// A limit on how long a box may be up (12.4, 6.10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lifetime {
     /// How long.
     pub ms: Ms,
@@ -48,7 +48,7 @@ pub struct Lifetime {
 }
 
 /// What a lifetime counts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LifetimeFrom {
     /// The moment its creation began; time spent frozen is left out.
     Creation,
@@ -57,7 +57,7 @@ pub enum LifetimeFrom {
 }
 
 /// What happens at the end of a lifetime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtEnd {
     /// The box is destroyed.
     Destroy,
@@ -66,7 +66,7 @@ pub enum AtEnd {
 }
 
 /// The full set for one box.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// The set it came from.
     pub preset: Preset,

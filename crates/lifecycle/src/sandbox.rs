@@ -2,7 +2,9 @@
 //! Owns the fields and what is read straight off them; changes are made in [`crate::step`] only.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
 use crate::decision::Decision;
 use crate::id::{BoxId, CallId, OpId};
@@ -16,8 +18,8 @@ use crate::turn::Turn;
 pub struct Sandbox {
     /// Its id.
     pub id: BoxId,
-    /// Its durations and switches.
-    pub policy: Policy,
+    /// Its durations and switches; boxes that have the same may share them.
+    pub policy: Arc<Policy>,
     /// Where it is in its life.
     pub state: State,
     /// When its creation began.
@@ -29,7 +31,7 @@ pub struct Sandbox {
     /// Time that passed while nobody could use it, and that no idle clock counts (3.6).
     pub gaps: Gaps,
     /// What is under way.
-    pub holds: Holds,
+    pub holds: Held,
     /// Whose box it is at the moment (7.3).
     pub agent: Agent,
     /// Pinned against being stopped while frozen (13.5).
@@ -64,6 +66,57 @@ pub struct Gaps {
     /// Since it was frozen.
     pub since_freeze: Ms,
 }
+
+/// The [`Holds`] of a box. Most boxes are frozen and have none, and then they take no room.
+#[derive(Clone, Debug, Default)]
+pub struct Held(Option<Box<Holds>>);
+
+static NO_HOLDS: Holds = Holds {
+    calls: Vec::new(),
+    takeover: None,
+    links: Vec::new(),
+    background: Vec::new(),
+    recording: false,
+    phones: 0,
+};
+
+impl Held {
+    /// Gives the room back if nothing is under way any more.
+    pub(crate) fn settle(&mut self) {
+        if **self == NO_HOLDS {
+            self.0 = None;
+        }
+    }
+}
+
+impl From<Holds> for Held {
+    fn from(holds: Holds) -> Self {
+        let mut held = Self(Some(Box::new(holds)));
+        held.settle();
+        held
+    }
+}
+
+impl Deref for Held {
+    type Target = Holds;
+    fn deref(&self) -> &Holds {
+        self.0.as_deref().unwrap_or(&NO_HOLDS)
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Holds {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Held {}
 
 /// What is under way in or around a box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -186,16 +239,21 @@ impl Meter {
 impl Sandbox {
     /// A new box, being started at `now` for the conversation `agent`.
     #[must_use]
-    pub fn new(id: BoxId, policy: Policy, now: Time, agent: Option<Box<str>>) -> (Self, Decision) {
+    pub fn new(
+        id: BoxId,
+        policy: impl Into<Arc<Policy>>,
+        now: Time,
+        agent: Option<Box<str>>,
+    ) -> (Self, Decision) {
         let mut sandbox = Self {
             id,
-            policy,
+            policy: policy.into(),
             state: State::Ready,
             created_at: now,
             last_use: now,
             last_request: None,
             gaps: Gaps::default(),
-            holds: Holds::default(),
+            holds: Held::default(),
             agent: Agent {
                 untracked: agent.is_none(),
                 id: agent,
@@ -304,6 +362,19 @@ mod tests {
     #[test]
     fn a_frozen_box_costs_a_few_hundred_bytes() {
         // A million of them have to fit in less than 1 GiB, with everything else that is kept of them.
-        assert!(size_of::<Sandbox>() <= 600, "{}", size_of::<Sandbox>());
+        assert!(size_of::<Sandbox>() <= 360, "{}", size_of::<Sandbox>());
+    }
+
+    #[test]
+    fn what_was_under_way_takes_no_room_once_it_is_over() {
+        let mut held = Held::default();
+        held.calls.clear();
+        held.recording = true;
+        held.settle();
+        assert!(held.0.is_some() && held.recording);
+        held.recording = false;
+        assert_eq!(held, Held::default());
+        held.settle();
+        assert!(held.0.is_none());
     }
 }

@@ -19,6 +19,12 @@ impl Sandbox {
     /// a deadline is applied first (3.8). Events that fit no longer, late outcomes and repeats change nothing.
     /// After a [`Event::Gap`] no clock strikes: send what was observed, or a tick, next.
     pub fn handle(&mut self, now: Time, event: Event) -> Decision {
+        let decision = self.step(now, event);
+        self.holds.settle();
+        decision
+    }
+
+    fn step(&mut self, now: Time, event: Event) -> Decision {
         // After a gap nothing is known of the world yet: what is due waits for the next event, an observation or a tick.
         let looks = !matches!(event, Event::Gap { .. });
         let mut turn = Turn::new(self, now);
@@ -114,7 +120,7 @@ fn command_given(turn: &mut Turn<'_>, command: Command) {
         Command::Stop => rules::asked_stop::asked(turn, End::Asked),
         Command::Restore => rules::restore::asked(turn),
         Command::SetPolicy(policy) => {
-            turn.sb.policy = *policy;
+            turn.sb.policy = policy.into();
             turn.promise();
         }
         Command::Keep(keep) => {

@@ -228,7 +228,7 @@ impl<'a> Turn<'a> {
     /// Stops it for good, keeping nothing.
     pub(crate) fn destroy(&mut self, end: End) {
         self.end_holds();
-        self.sb.holds = crate::sandbox::Holds::default();
+        self.sb.holds = crate::sandbox::Held::default();
         self.sb.retry = None;
         let op = self.next_op();
         self.go(State::Stopping {
@@ -303,7 +303,7 @@ impl<'a> Turn<'a> {
     /// Its processes are gone though nobody stopped it: what is left of it is cleared away, the files stay a while (2.2).
     pub(crate) fn interrupt(&mut self, reason: Box<str>) {
         self.end_holds();
-        self.sb.holds = crate::sandbox::Holds::default();
+        self.sb.holds = crate::sandbox::Held::default();
         self.sb.retry = None;
         self.sb.freeze_failure = None;
         let op = self.next_op();

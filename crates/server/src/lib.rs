@@ -10,6 +10,7 @@ pub mod driver;
 pub mod engine;
 pub mod random;
 pub mod record;
+mod shared;
 pub mod steps;
 pub mod store;
 

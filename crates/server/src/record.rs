@@ -1,8 +1,9 @@
 //! What is known of a box besides its life: whose it is, its names, what it is made of. The lifecycle never looks at it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::driver;
 
@@ -21,19 +22,84 @@ pub struct Record {
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// The image it starts from.
-    pub image: String,
+    /// The image it starts from; boxes of the same may share its name.
+    #[serde(with = "text")]
+    pub image: Arc<str>,
     /// Its size.
     pub size: Size,
     /// Variables for every command in it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Texts::is_empty")]
+    pub env: Texts,
     /// The caller's own words.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Texts::is_empty")]
+    pub metadata: Texts,
     /// Its named ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<Service>,
+}
+
+/// A shared text as JSON.
+mod text {
+    use super::{Arc, Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+        String::deserialize(from).map(Into::into)
+    }
+}
+
+/// Texts by name, in the order of their names. There may be a million records, so that they take no more room than they
+/// need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts(Box<[(Box<str>, Box<str>)]>);
+
+impl Texts {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.binary_search_by(|(key, _)| (**key).cmp(name));
+        found.ok().map(|at| &*self.0[at].1)
+    }
+
+    /// All of them, name and text.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, text)| (&**name, &**text))
+    }
+
+    /// A copy that can be changed.
+    #[must_use]
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+        self.iter().map(owned).collect()
+    }
+}
+
+impl From<BTreeMap<String, String>> for Texts {
+    fn from(map: BTreeMap<String, String>) -> Self {
+        let boxed = |(name, text): (String, String)| (name.into(), text.into());
+        Self(map.into_iter().map(boxed).collect())
+    }
+}
+
+impl Serialize for Texts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::deserialize(deserializer).map(Self::from)
+    }
 }
 
 /// How large a box is.
@@ -66,5 +132,19 @@ impl From<Size> for driver::Size {
             memory_mb: size.memory_mb,
             disk_gb: size.disk_gb,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_an_object_in_json_and_found_by_name() {
+        let json = r#"{"a":"1","b":"2","c":""}"#;
+        let texts: Texts = serde_json::from_str(r#"{"c":"","a":"0","b":"2","a":"1"}"#).unwrap();
+        assert_eq!(serde_json::to_string(&texts).unwrap(), json);
+        assert_eq!((texts.get("b"), texts.get("d")), (Some("2"), None));
+        assert_eq!(Texts::from(texts.to_map()), texts);
     }
 }

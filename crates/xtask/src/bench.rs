@@ -13,6 +13,8 @@ use serde_json::json;
 
 use crate::harness::Instance;
 
+pub mod million;
+
 /// A program that holds 256 MiB of random bytes, and says so once it does.
 const HOLD_256_MIB: &str = "exec python3 -c 'import os, time; held = os.urandom(256 << 20); \
                             open(\"/work/holding\", \"w\").close(); time.sleep(10**6)'";

@@ -1,6 +1,6 @@
 //! `cargo xtask`: the tasks of this repository by name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +31,15 @@ enum Task {
         /// How many frozen boxes the server's memory is measured with.
         #[arg(long, default_value_t = 1_000, value_name = "N")]
         frozen: u32,
+        /// Only: what a million frozen boxes cost a server, without a box, CRIU or root.
+        #[arg(long, num_args = 0..=1, default_missing_value = "1000000", value_name = "BOXES")]
+        million: Option<usize>,
+    },
+    /// The server that `bench --million` measures.
+    #[command(hide = true)]
+    MillionServer {
+        /// Its data folder.
+        data: PathBuf,
     },
     /// Write docs/rules.md from the rules' own sentences.
     Docs {
@@ -71,7 +80,12 @@ fn main() -> ExitCode {
             days,
             seconds,
         }),
-        Task::Bench { frozen } => xtask::bench::run(frozen),
+        Task::Bench {
+            million: Some(boxes),
+            ..
+        } => xtask::bench::million::run(boxes),
+        Task::Bench { frozen, .. } => xtask::bench::run(frozen),
+        Task::MillionServer { data } => xtask::bench::million::serve(&data),
         Task::Crash { rounds, only } => xtask::crash::run(rounds, only.as_deref()),
     };
     match result {

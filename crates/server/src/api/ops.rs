@@ -33,11 +33,8 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
 pub(super) async fn host(State(app): State<App>, caller: Caller) -> Json<HostView> {
     let host = app.commands.driver().capabilities();
     let engine = app.commands.engine();
-    let mut boxes: BTreeMap<String, u64> = BTreeMap::new();
-    for view in engine.views().all() {
-        let status = view.sandbox.status().as_str().to_owned();
-        *boxes.entry(status).or_default() += 1;
-    }
+    let counts = engine.views().counts().into_iter();
+    let boxes: BTreeMap<String, u64> = counts.map(|(status, n)| (status.to_owned(), n)).collect();
     Json(HostView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         driver: host.name.to_owned(),

@@ -136,7 +136,7 @@ impl App {
                     web: service.web,
                 })
                 .collect(),
-            image: record.image.clone(),
+            image: record.image.to_string(),
             image_id: None,
             boxd_version: None,
             size: rest::SizeView {
@@ -145,7 +145,7 @@ impl App {
                 disk_gb: record.size.disk_gb,
             },
             host: Some(self.host.to_string()),
-            metadata: record.metadata.clone(),
+            metadata: record.metadata.to_map(),
             observed_at: view.observed_at.map(timestamp),
             state_recorded_at: Some(timestamp(view.recorded_at)),
             why: Vec::new(),

@@ -66,10 +66,10 @@ impl Commands {
             account: caller.account,
             name: request.name,
             goal: request.goal,
-            image: check::image(request.image)?,
+            image: check::image(request.image)?.into(),
             size: check::size(request.size.as_ref(), limits, &host)?,
-            env: request.env,
-            metadata: request.metadata,
+            env: request.env.into(),
+            metadata: request.metadata.into(),
             services: check::services(request.services)?,
         };
         Ok(NewBox {

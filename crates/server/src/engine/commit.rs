@@ -2,11 +2,14 @@
 //! goes in and when old things go; what happens when it fails is the turn's.
 
 use icebox_lifecycle::Change;
-use icebox_lifecycle::time::DAY;
+use icebox_lifecycle::time::{HOUR, Ms};
 
 use super::turn::{Core, HEARTBEAT_MS, Turn};
 use super::work::KEPT_MS;
-use crate::store::{Batch, StoreError};
+use crate::store::{Batch, Gap, StoreError};
+
+/// How often events and steps that were kept long enough are removed. Often, so that a turn does not have many to remove.
+const SWEEP_MS: Ms = HOUR;
 
 impl Core {
     pub(super) fn commit(&mut self, turn: &Turn) -> Result<(), StoreError> {
@@ -14,6 +17,7 @@ impl Core {
         let mut batch = Batch {
             removed: turn.removed.clone(),
             steps: turn.steps.clone(),
+            gap: turn.gap_ms.map(|ms| Gap { at: now, ms }),
             ..Batch::default()
         };
         self.put_accounts(turn, &mut batch);
@@ -31,7 +35,7 @@ impl Core {
         if now.since(self.last_heartbeat) >= HEARTBEAT_MS {
             batch.last_seen = Some(now);
         }
-        if now.since(self.last_sweep) >= DAY {
+        if now.since(self.last_sweep) >= SWEEP_MS {
             batch.kept_from = Some(now - KEPT_MS);
         }
         let nothing = batch.puts.is_empty()
@@ -39,6 +43,7 @@ impl Core {
             && batch.steps.is_empty()
             && batch.accounts.is_empty()
             && batch.last_seen.is_none()
+            && batch.gap.is_none()
             && batch.kept_from.is_none();
         if nothing {
             return Ok(());

@@ -145,6 +145,11 @@ impl Billing {
         self.prices.per_hour(size.milli_cpus, size.memory_mb)
     }
 
+    /// The boxes of all accounts that are billed at the moment.
+    pub(super) fn all_up(&self) -> Vec<BoxId> {
+        self.up.values().flatten().copied().collect()
+    }
+
     fn boxes_up(&self, id: AccountId) -> Vec<BoxId> {
         let up = self.up.get(&id).into_iter().flatten();
         up.copied().collect()

@@ -258,8 +258,8 @@ fn good_copy(state: &State) -> Option<CopyId> {
 fn spec(view: &View) -> BoxSpec {
     BoxSpec {
         id: view.id(),
-        image: view.record.image.clone(),
+        image: view.record.image.to_string(),
         size: view.record.size.into(),
-        env: view.record.env.clone(),
+        env: view.record.env.to_map(),
     }
 }

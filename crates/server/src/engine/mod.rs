@@ -7,6 +7,7 @@ mod credits;
 mod deadlines;
 mod effects;
 mod ends;
+mod gaps;
 mod inbox;
 mod recover;
 mod room;

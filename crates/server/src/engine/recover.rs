@@ -1,67 +1,132 @@
 //! The first turns after a server start: the records are loaded, the time nobody looked is made up for, and every box is
-//! told what the driver sees of it. There is no other recovery.
+//! told what the driver sees of it. There is no other recovery. Most boxes rest, frozen on disk or ended, and are found
+//! just as their records say: they cost no turn and no write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use icebox_lifecycle::{BoxId, Event, Processes, Seen, State};
+use icebox_lifecycle::{BoxId, Event, Processes, Sandbox, Seen, State, Time};
 
 use super::StartError;
 use super::turn::{Core, absent};
 use super::views::View;
+use super::work::deadline;
+use crate::store::{Gap, Loaded};
 
 /// Boxes that are brought up to date in one turn.
 const AT_A_TIME: usize = 1_000;
 
 /// Brings every box up to date. Gives the boxes that the driver has and no record names.
 pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<BoxId>, StartError> {
-    let gap_ms = core
-        .store
-        .last_seen()?
-        .map_or(0, |last| core.clock.now().since(last));
-    let mut seen: HashMap<BoxId, Seen> = seen.into_iter().collect();
+    let now = core.clock.now();
+    core.record_gap(now)?;
     for account in core.store.accounts()? {
         core.billing.accounts.put(account.into());
     }
-    let mut ids = Vec::new();
-    for row in core.store.load()? {
-        let view = Arc::new(View {
-            sandbox: row.sandbox,
-            record: Arc::new(row.record),
-            generation: row.generation,
-            recorded_at: row.recorded_at,
-            observed_at: None,
-        });
-        core.load(&view);
-        ids.push(view.id());
+    let (mut restless, orphans) = load(core, now, seen)?;
+    let ids: Vec<BoxId> = restless.keys().copied().collect();
+    for id in &ids {
+        if let Some(view) = core.views.get(*id) {
+            core.count_loaded(&view);
+        }
     }
     for some in ids.chunks(AT_A_TIME) {
-        bring_up_to_date(core, some, gap_ms, &mut seen)?;
+        bring_up_to_date(core, some, &mut restless)?;
     }
     core.billing.loaded(core.clock.now());
-    let mut orphans: Vec<BoxId> = seen.into_keys().collect();
-    orphans.sort_unstable();
     for id in &orphans {
         tracing::warn!(%id, "the driver has this box but no record names it; it is left alone");
     }
     Ok(orphans)
 }
 
-fn bring_up_to_date(
+/// What has yet to be told to a box: the time it has missed, and what is seen of it.
+type News = HashMap<BoxId, (Option<Gap>, Seen)>;
+
+/// Loads all records. Gives those boxes for which something is to be done, and those that no record names.
+fn load(
     core: &mut Core,
-    ids: &[BoxId],
-    gap_ms: i64,
-    seen: &mut HashMap<BoxId, Seen>,
-) -> Result<(), StartError> {
+    now: Time,
+    mut seen: Vec<(BoxId, Seen)>,
+) -> Result<(News, Vec<BoxId>), StartError> {
+    let (mut restless, mut orphans, mut due) = (News::new(), Vec::new(), Vec::new());
+    // Rows come in the order of their ids.
+    seen.sort_unstable_by_key(|(id, _)| *id);
+    let mut seen = seen.into_iter().peekable();
+    let Core { store, views, .. } = &mut *core;
+    store.load(|row| {
+        let missed = row.missed;
+        let mut view = view(row);
+        let id = view.id();
+        while let Some((other, _)) = seen.next_if(|(other, _)| *other < id) {
+            orphans.push(other);
+        }
+        let found = seen.next_if(|(other, _)| *other == id);
+        let found = found.map_or_else(|| absent(""), |(_, found)| found);
+        match at_rest(&view.sandbox, missed, &found, now) {
+            Some(sandbox) => {
+                due.extend(deadline(&sandbox).map(|at| (at, id)));
+                view.sandbox = sandbox;
+                view.observed_at = Some(now);
+            }
+            None => {
+                restless.insert(id, (missed, found));
+            }
+        }
+        views.load(Arc::new(view));
+    })?;
+    views.list_all();
+    core.deadlines = due.into_iter().collect();
+    orphans.extend(seen.map(|(id, _)| id));
+    Ok((restless, orphans))
+}
+
+/// The box as it was stored.
+fn view(row: Loaded) -> View {
+    View {
+        sandbox: row.sandbox,
+        record: Arc::new(row.record),
+        generation: row.generation,
+        recorded_at: row.recorded_at,
+        observed_at: None,
+    }
+}
+
+/// The box with the time counted in that it has missed, and after it was told what is seen of it; if it takes no memory
+/// and nothing that would have to be recorded or done comes of it.
+fn at_rest(sandbox: &Sandbox, missed: Option<Gap>, found: &Seen, now: Time) -> Option<Sandbox> {
+    let rests = match &sandbox.state {
+        State::Frozen(frozen) => !frozen.resident,
+        State::Terminated { .. } | State::Interrupted { .. } => true,
+        State::Starting { .. }
+        | State::Ready
+        | State::Freezing { .. }
+        | State::Thawing { .. }
+        | State::Releasing { .. }
+        | State::Stopping { .. } => false,
+    };
+    if !rests {
+        return None;
+    }
+    let mut told = sandbox.clone();
+    if let Some(Gap { at, ms }) = missed {
+        told.handle(at, Event::Gap { ms, ran: false });
+    }
+    told.handle(now, Event::Observed(found.clone()))
+        .is_nothing()
+        .then_some(told)
+}
+
+fn bring_up_to_date(core: &mut Core, ids: &[BoxId], news: &mut News) -> Result<(), StartError> {
     let mut turn = core.begin();
     for id in ids {
         let Some(view) = core.views.get(*id) else {
             continue;
         };
-        let found = seen.remove(id).unwrap_or_else(|| absent(""));
-        let ran = found.processes == Processes::Running;
-        // Before anything else, for with any event the due clocks strike.
-        core.step(&mut turn, *id, Event::Gap { ms: gap_ms, ran });
+        let (missed, found) = news.remove(id).unwrap_or_else(|| (None, absent("")));
+        if let Some(gap) = missed {
+            core.missed(&mut turn, *id, gap, found.processes == Processes::Running);
+        }
         if ended_for_good(&view) && found.processes == Processes::Absent && found.copy.is_none() {
             continue;
         }

@@ -16,17 +16,16 @@ impl Core {
         }
         let effects = std::mem::take(&mut work.effects);
         let view = Arc::new(work.view(now));
-        self.show(&view);
+        self.show(work.before.as_deref(), &view);
         for effect in effects {
             self.effects.launch(&view, effect);
         }
     }
 
-    /// Shows a box that was loaded, before anything is known of it.
-    pub(super) fn load(&mut self, view: &Arc<View>) {
+    /// Counts a box that was loaded and does not rest, before anything is known of it.
+    pub(super) fn count_loaded(&mut self, view: &View) {
         self.rooms.found(view);
         self.billing.load(view);
-        self.views.publish(Arc::clone(view));
     }
 
     /// Follows a box that was loaded and whose first turn is over.
@@ -39,9 +38,11 @@ impl Core {
     }
 
     /// Shows a view and lets everything that follows boxes follow it.
-    fn show(&mut self, view: &Arc<View>) {
+    fn show(&mut self, before: Option<&View>, view: &Arc<View>) {
         self.rooms.follow(view);
-        self.deadlines.set(view.id(), deadline(&view.sandbox));
+        let due = before.and_then(|before| deadline(&before.sandbox));
+        self.deadlines
+            .moved(view.id(), due, deadline(&view.sandbox));
         self.watches.update(view);
         self.billing.show(view);
         self.views.publish(Arc::clone(view));

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use icebox_lifecycle::time::{Ms, SEC};
 use icebox_lifecycle::{
-    Admission, Ask, BoxId, Change, Command, Event, OpId, Outcome, Processes, Sandbox, Seen, State,
-    Time,
+    Admission, Ask, BoxId, Change, Command, Event, OpId, Outcome, Policy, Processes, Sandbox, Seen,
+    State, Time,
 };
 use tokio::runtime::Handle;
 
@@ -25,9 +25,10 @@ use super::room::{Held, Rooms};
 use super::views::{View, Views};
 use super::warm::Warm;
 use super::watch::Watches;
-use super::work::{Work, deadline, forgotten_at};
+use super::work::{Work, deadline};
 use super::{Counters, Parts};
 use crate::clock::Clock;
+use crate::shared::Shared;
 use crate::store::{HistoryStep, Store, StoreError};
 
 /// Boxes whose deadlines are looked at in one turn, so that a flood of them does not hold up what comes in.
@@ -52,7 +53,9 @@ pub(super) struct Core {
     pub(super) billing: Billing,
     ends: Arc<Ends>,
     counters: Arc<Counters>,
-    last_turn: Time,
+    policies: Shared<Policy>,
+    /// When somebody could last use a box.
+    pub(super) last_turn: Time,
     pub(super) last_heartbeat: Time,
     pub(super) last_sweep: Time,
 }
@@ -60,6 +63,10 @@ pub(super) struct Core {
 /// One turn under way.
 pub(super) struct Turn {
     pub(super) now: Time,
+    /// The moment of the turn before it.
+    before: Time,
+    /// Nobody could use any box for so long until now (rule 3.6).
+    pub(super) gap_ms: Option<Ms>,
     pub(super) work: BTreeMap<BoxId, Work>,
     pub(super) replies: Vec<Waiting>,
     /// What to take up again if the commit fails.
@@ -70,15 +77,13 @@ pub(super) struct Turn {
     pub(super) steps: Vec<(BoxId, HistoryStep)>,
     /// How many calls ended for which somebody may wait.
     ended: u64,
-    /// For so long before it the host slept, in milliseconds.
-    slept_ms: Ms,
     pub(super) books: Books,
 }
 
 impl Turn {
     /// The moment up to which boxes that are up are billed.
     pub(super) fn billed_to(&self) -> Time {
-        self.now - self.slept_ms
+        self.now - self.gap_ms.unwrap_or(0)
     }
 
     fn remember(&mut self, id: BoxId, step: Box<HistoryStep>) {
@@ -118,6 +123,7 @@ impl Core {
             billing: Billing::new(accounts, parts.prices),
             ends,
             counters,
+            policies: Shared::default(),
             last_turn: now,
             last_heartbeat: Time(0),
             last_sweep: Time(0),
@@ -127,8 +133,11 @@ impl Core {
     /// Begins a turn.
     pub(super) fn begin(&mut self) -> Turn {
         let now = self.clock.now();
+        let before = std::mem::replace(&mut self.last_turn, now);
         let mut turn = Turn {
             now,
+            before,
+            gap_ms: None,
             work: BTreeMap::new(),
             replies: Vec::new(),
             again: Vec::new(),
@@ -136,11 +145,9 @@ impl Core {
             removed: Vec::new(),
             steps: Vec::new(),
             ended: 0,
-            slept_ms: 0,
             books: Books::default(),
         };
-        let silence = now.since(self.last_turn);
-        self.last_turn = now;
+        let silence = now.since(before);
         if silence > ASLEEP_MS && !self.clock.is_test() {
             tracing::warn!(ms = silence, "the host slept; idle clocks move by that");
             self.slept(&mut turn, silence);
@@ -148,12 +155,12 @@ impl Core {
         turn
     }
 
-    /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5).
+    /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5). Every box that this turn touches counts it in,
+    /// and those that are billed are touched, so that they are charged right.
     pub(super) fn slept(&mut self, turn: &mut Turn, ms: Ms) {
-        turn.slept_ms = ms;
-        for view in self.views.all() {
-            let ran = false;
-            self.step(turn, view.id(), Event::Gap { ms, ran });
+        turn.gap_ms = Some(ms);
+        for id in self.billing.all_up() {
+            self.work(turn, id);
         }
     }
 
@@ -224,13 +231,13 @@ impl Core {
     /// Lets a box take one event in. `None`: there is no such box.
     pub(super) fn step(&mut self, turn: &mut Turn, id: BoxId, event: Event) -> Option<()> {
         let now = turn.now;
-        self.tell_credits(turn, id, &event);
         let waited = self.rooms.waited(id, now);
         let work = self.work(turn, id)?;
         if let Some(ms) = waited {
-            work.handle(now, Event::Gap { ms });
+            work.handle(now, Event::Gap { ms, ran: false });
         }
-        work.handle(now, event);
+        self.tell_credits(turn, id, &event);
+        turn.work.get_mut(&id)?.handle(now, event);
         Some(())
     }
 
@@ -240,7 +247,7 @@ impl Core {
             Entry::Occupied(work) => Some(work.into_mut()),
             Entry::Vacant(place) => {
                 let view = self.views.get(id)?;
-                Some(place.insert(Work::on(view)))
+                Some(place.insert(Work::on(view, turn.now, turn.gap_ms)))
             }
         }
     }
@@ -254,8 +261,8 @@ impl Core {
         };
         let taken = match room {
             Ok(true) => {
-                let (sandbox, decision) =
-                    Sandbox::new(id, new.policy.clone(), turn.now, new.agent.clone());
+                let policy = self.policies.one(new.policy.clone());
+                let (sandbox, decision) = Sandbox::new(id, policy, turn.now, new.agent.clone());
                 let work = Work::new(sandbox, new.record, turn.now, decision);
                 turn.work.insert(id, work);
                 Ok(Admitted::Accepted)
@@ -399,6 +406,9 @@ impl Core {
         if let Err(error) = self.commit(&turn) {
             return Err(self.give_up(turn, &error));
         }
+        if let Some(ms) = turn.gap_ms {
+            self.show_gap(&turn, ms);
+        }
         for id in std::mem::take(&mut turn.removed) {
             self.views.remove(id);
             self.watches.forget(id);
@@ -457,6 +467,10 @@ impl Core {
         self.ends.show(turn.ended);
         self.settle_room();
         self.give_up_accounts(turn.books, turn.now);
+        if turn.gap_ms.is_some() {
+            // The next turn finds it again.
+            self.last_turn = turn.before;
+        }
         let later = turn.now + AGAIN_MS;
         for id in turn.due.into_iter().chain(turn.work.into_keys()) {
             self.deadlines.set(id, Some(later));
@@ -467,10 +481,7 @@ impl Core {
     /// Marks stopped boxes that were kept long enough to be forgotten (rule 6.8).
     fn sweep(&mut self, turn: &mut Turn) {
         let over = |id: &BoxId| {
-            let at = turn
-                .work
-                .get(id)
-                .and_then(|work| forgotten_at(&work.sandbox));
+            let at = turn.work.get(id).and_then(|work| work.sandbox.forget_at());
             at.is_some_and(|at| at <= turn.now)
         };
         turn.removed = turn.due.iter().filter(|id| over(id)).copied().collect();

@@ -1,14 +1,15 @@
 //! What readers see of every box. The engine is the only writer; a reader takes one shard for as long as it takes to copy
 //! a pointer, and never waits for a turn. Owns the order of lists and the waking of those who wait for a change.
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher as _, RandomState};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use icebox_lifecycle::{BoxId, Sandbox, State, Time};
+use icebox_lifecycle::{BoxId, Sandbox, State, Status, Time};
 use tokio::sync::watch;
 
 use super::room::Capacity;
@@ -58,13 +59,40 @@ impl View {
 /// Most recently used first.
 type Key = (Reverse<i64>, BoxId);
 
+/// The boxes of one account in the orders in which they are asked for. They hold no more than ids: there may be a million.
 #[derive(Debug, Default)]
 struct Lists {
     active: BTreeSet<Key>,
     stopped: BTreeSet<Key>,
-    /// The live boxes of each conversation (rule 7.3).
-    used: HashMap<Box<str>, BTreeSet<BoxId>>,
+    /// The live boxes of each conversation (rule 7.3), by the hash of its id.
+    used: BTreeSet<(u64, BoxId)>,
 }
+
+/// A view in a set, found by its id.
+#[derive(Debug)]
+struct ById(Arc<View>);
+
+impl Borrow<BoxId> for ById {
+    fn borrow(&self) -> &BoxId {
+        &self.0.sandbox.id
+    }
+}
+
+impl Hash for ById {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.sandbox.id.hash(state);
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.sandbox.id == other.0.sandbox.id
+    }
+}
+
+impl Eq for ById {}
+
+type Shard = RwLock<HashSet<ById>>;
 
 /// Where a page of a list begins: after this moment of last use and this id.
 pub type Cursor = (i64, BoxId);
@@ -73,8 +101,10 @@ pub type Cursor = (i64, BoxId);
 #[derive(Debug)]
 pub struct Views {
     hash: RandomState,
-    shards: Vec<RwLock<HashMap<BoxId, Arc<View>>>>,
+    shards: Vec<Shard>,
     lists: RwLock<HashMap<AccountId, Lists>>,
+    /// How many boxes there are of each status.
+    counts: Mutex<BTreeMap<&'static str, u64>>,
     waiting: Mutex<HashMap<BoxId, watch::Sender<u64>>>,
     /// How many entries `waiting` has, so that publishing does not lock it for nothing.
     waiters: AtomicUsize,
@@ -90,6 +120,7 @@ impl Default for Views {
             hash: RandomState::new(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             lists: RwLock::default(),
+            counts: Mutex::default(),
             waiting: Mutex::default(),
             waiters: AtomicUsize::new(0),
             capacity: RwLock::default(),
@@ -103,20 +134,23 @@ impl Views {
     #[must_use]
     pub fn get(&self, id: BoxId) -> Option<Arc<View>> {
         let shard = self.shard(id).read();
-        shard
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-            .cloned()
+        let shard = shard.unwrap_or_else(PoisonError::into_inner);
+        shard.get(&id).map(|view| Arc::clone(&view.0))
     }
 
-    /// Every view, in no order. Takes one shard at a time.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<View>> {
-        let of = |shard: &RwLock<HashMap<_, Arc<View>>>| -> Vec<_> {
+    /// Every view, in no order; takes one shard at a time. For what is rare: there may be a million.
+    pub fn all(&self) -> impl Iterator<Item = Arc<View>> {
+        let of = |shard: &Shard| -> Vec<Arc<View>> {
             let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
-            shard.values().cloned().collect()
+            shard.iter().map(|view| Arc::clone(&view.0)).collect()
         };
-        self.shards.iter().flat_map(of).collect()
+        self.shards.iter().flat_map(of)
+    }
+
+    /// How many boxes there are of each status, by its name.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counting().clone()
     }
 
     /// A page of an account's boxes, most recently used first.
@@ -166,9 +200,21 @@ impl Views {
     /// The live boxes that a conversation was the last to use, at most `limit`, by id.
     #[must_use]
     pub fn used_by(&self, account: AccountId, agent: &str, limit: usize) -> Vec<BoxId> {
-        let lists = self.lists.read().unwrap_or_else(PoisonError::into_inner);
-        let used = lists.get(&account).and_then(|lists| lists.used.get(agent));
-        used.map_or_else(Vec::new, |ids| ids.iter().take(limit).copied().collect())
+        let hash = self.hash.hash_one(agent);
+        let ids: Vec<BoxId> = {
+            let lists = self.lists.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(lists) = lists.get(&account) else {
+                return Vec::new();
+            };
+            let used = lists.used.range((hash, BoxId::FIRST)..=(hash, BoxId::LAST));
+            used.take(limit).map(|(_, id)| *id).collect()
+        };
+        // Another conversation may have the same hash.
+        let by_it = |id: &BoxId| {
+            self.get(*id)
+                .is_some_and(|view| view.agent() == Some(agent))
+        };
+        ids.into_iter().filter(by_it).collect()
     }
 
     /// Waits until `check` breaks with an answer for a view of the box; `None` when the box is forgotten.
@@ -218,33 +264,94 @@ impl Views {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shard(&self, id: BoxId) -> &RwLock<HashMap<BoxId, Arc<View>>> {
+    fn counting(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one box less of the one status, and one more of the other.
+    fn count(&self, from: Option<Status>, to: Option<Status>) {
+        if from == to {
+            return;
+        }
+        let mut counts = self.counting();
+        if let Some(to) = to {
+            *counts.entry(to.as_str()).or_default() += 1;
+        }
+        if let Some(from) = from
+            && let Some(count) = counts.get_mut(from.as_str())
+        {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(from.as_str());
+            }
+        }
+    }
+
+    /// Puts a view in its place; gives the one that was there.
+    fn put(&self, view: Arc<View>) -> Option<Arc<View>> {
+        let status = view.sandbox.status();
+        let old = {
+            let shard = self.shard(view.id()).write();
+            let mut shard = shard.unwrap_or_else(PoisonError::into_inner);
+            shard.replace(ById(view)).map(|old| old.0)
+        };
+        self.count(old.as_deref().map(|old| old.sandbox.status()), Some(status));
+        old
+    }
+
+    fn shard(&self, id: BoxId) -> &Shard {
         let hash = self.hash.hash_one(id);
         let shard = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
         &self.shards[shard]
     }
 
+    /// Shows a box that was loaded, but for lists; [`Views::list_all`] is to follow.
+    pub(super) fn load(&self, view: Arc<View>) {
+        self.put(view);
+    }
+
+    /// Makes the lists of everything that was loaded at once, which packs them.
+    pub(super) fn list_all(&self) {
+        let mut keys: HashMap<AccountId, [Vec<Key>; 2]> = HashMap::new();
+        let mut used: HashMap<AccountId, Vec<(u64, BoxId)>> = HashMap::new();
+        for view in self.all() {
+            let account = view.record.account;
+            keys.entry(account).or_default()[usize::from(view.is_stopped())].push(view.key());
+            if let Some(agent) = view.agent() {
+                let by = (self.hash.hash_one(agent), view.id());
+                used.entry(account).or_default().push(by);
+            }
+        }
+        let lists = keys.into_iter().map(|(account, [active, stopped])| {
+            let lists = Lists {
+                active: active.into_iter().collect(),
+                stopped: stopped.into_iter().collect(),
+                used: used
+                    .remove(&account)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .collect(),
+            };
+            (account, lists)
+        });
+        let lists = lists.collect();
+        *self.lists.write().unwrap_or_else(PoisonError::into_inner) = lists;
+    }
+
     /// Shows a new view and wakes those who wait for it.
     pub(super) fn publish(&self, view: Arc<View>) {
         let id = view.id();
-        let account = view.record.account;
-        let key = view.key();
-        let stopped = view.is_stopped();
-        let old = {
-            let shard = self.shard(id).write();
-            shard
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(id, Arc::clone(&view))
-        };
-        let moved = old.as_deref().map(|old| (old.key(), old.is_stopped())) != Some((key, stopped));
+        let old = self.put(Arc::clone(&view));
+        let place = |view: &View| (view.key(), view.is_stopped());
+        let moved = old.as_deref().map(place) != Some(place(&view));
         let passed_on = old.as_deref().and_then(View::agent) != view.agent();
         if moved || passed_on {
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
-            let lists = lists.entry(account).or_default();
+            let lists = lists.entry(view.record.account).or_default();
             if let Some(old) = &old {
-                lists.take_out(old);
+                lists.take_out(old, &self.hash);
             }
-            lists.put_in(&view);
+            lists.put_in(&view, &self.hash);
         }
         self.wake(id);
     }
@@ -253,12 +360,13 @@ impl Views {
     pub(super) fn remove(&self, id: BoxId) {
         let old = {
             let shard = self.shard(id).write();
-            shard.unwrap_or_else(PoisonError::into_inner).remove(&id)
+            shard.unwrap_or_else(PoisonError::into_inner).take(&id)
         };
-        if let Some(old) = old {
+        if let Some(ById(old)) = old {
+            self.count(Some(old.sandbox.status()), None);
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(lists) = lists.get_mut(&old.record.account) {
-                lists.take_out(&old);
+                lists.take_out(&old, &self.hash);
             }
         }
         self.wake(id);
@@ -296,26 +404,17 @@ impl Views {
 }
 
 impl Lists {
-    fn put_in(&mut self, view: &View) {
+    fn put_in(&mut self, view: &View, hash: &RandomState) {
         self.of(view.is_stopped()).insert(view.key());
         if let Some(agent) = view.agent() {
-            let used = match self.used.get_mut(agent) {
-                Some(used) => used,
-                None => self.used.entry(agent.into()).or_default(),
-            };
-            used.insert(view.id());
+            self.used.insert((hash.hash_one(agent), view.id()));
         }
     }
 
-    fn take_out(&mut self, view: &View) {
+    fn take_out(&mut self, view: &View, hash: &RandomState) {
         self.of(view.is_stopped()).remove(&view.key());
-        if let Some(agent) = view.agent()
-            && let Some(used) = self.used.get_mut(agent)
-        {
-            used.remove(&view.id());
-            if used.is_empty() {
-                self.used.remove(agent);
-            }
+        if let Some(agent) = view.agent() {
+            self.used.remove(&(hash.hash_one(agent), view.id()));
         }
     }
 

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use icebox_lifecycle::rules::listed::LISTED_MS;
 use icebox_lifecycle::state::End;
-use icebox_lifecycle::time::{DAY, Ms};
+use icebox_lifecycle::time::Ms;
 use icebox_lifecycle::{Change, Decision, Effect, Event, Reason, Sandbox, State, Status, Time};
 
 use super::views::View;
@@ -12,7 +13,7 @@ use crate::record::Record;
 use crate::store::{Announced, ERROR_LEN, Ending, HistoryStep, Put, SUMMARY_LEN, cut};
 
 /// How long stopped boxes and events are kept (rule 6.8).
-pub(crate) const KEPT_MS: Ms = 7 * DAY;
+pub(crate) const KEPT_MS: Ms = LISTED_MS;
 /// The rule of a change that no other rule decided: the next state of the diagram (2.1).
 const BY_ITSELF: &str = "2.1";
 
@@ -32,9 +33,9 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// A box that exists, as readers see it now.
-    pub(super) fn on(view: Arc<View>) -> Self {
-        Self {
+    /// A box that exists, as readers see it now. Nobody could use it for `gap_ms` until `now`.
+    pub(super) fn on(view: Arc<View>, now: Time, gap_ms: Option<Ms>) -> Self {
+        let mut work = Self {
             sandbox: view.sandbox.clone(),
             record: Arc::clone(&view.record),
             record_changed: false,
@@ -45,7 +46,12 @@ impl Work {
             told: Vec::new(),
             steps: Vec::new(),
             before: Some(view),
+        };
+        // Before anything else, for with any event the due clocks strike.
+        if let Some(ms) = gap_ms {
+            work.handle(now, Event::Gap { ms, ran: false });
         }
+        work
     }
 
     /// A box that is made in this turn.
@@ -216,24 +222,8 @@ fn under_way(sandbox: &Sandbox) -> Option<UnderWay> {
     }
 }
 
-/// When the box has to be looked at next.
+/// When the box has to be looked at next: a rule is due, or it is to be forgotten (rule 6.8).
 pub(super) fn deadline(sandbox: &Sandbox) -> Option<Time> {
     let rules = sandbox.next_deadline();
-    rules.into_iter().chain(forgotten_at(sandbox)).min()
-}
-
-/// When a stopped box of which nothing is left is forgotten (rule 6.8).
-pub(super) fn forgotten_at(sandbox: &Sandbox) -> Option<Time> {
-    match &sandbox.state {
-        State::Terminated { at, kept: None, .. } => Some(*at + KEPT_MS),
-        State::Terminated { kept: Some(_), .. }
-        | State::Starting { .. }
-        | State::Ready
-        | State::Freezing { .. }
-        | State::Frozen(_)
-        | State::Thawing { .. }
-        | State::Releasing { .. }
-        | State::Stopping { .. }
-        | State::Interrupted { .. } => None,
-    }
+    rules.into_iter().chain(sandbox.forget_at()).min()
 }

@@ -4,6 +4,7 @@
 
 mod credits;
 mod events;
+mod gaps;
 mod history;
 mod keys;
 mod row;
@@ -23,7 +24,11 @@ use crate::record::{AccountId, Record};
 use crate::steps;
 
 pub use credits::{LoadedAccount, PutAccount};
+use gaps::Gaps;
+use row::Loader;
+
 pub use events::{Announced, EventPage, Told};
+pub use gaps::Gap;
 pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut};
 pub use keys::{ADMIN_KEY_FILE, Holder, KeyHash, Keys};
 
@@ -98,7 +103,8 @@ pub struct Store {
     db: Connection,
     path: PathBuf,
     durable: bool,
-    next_reason: i64,
+    /// The number of the latest gap; every row that is written counts in all up to it.
+    gap: i64,
     _lock: File,
 }
 
@@ -113,6 +119,8 @@ pub struct Loaded {
     pub generation: u64,
     /// When its state was recorded.
     pub recorded_at: Time,
+    /// Time in which nobody could use it, and that its row does not count in yet.
+    pub missed: Option<Gap>,
 }
 
 /// One box to be stored.
@@ -153,6 +161,8 @@ pub struct Batch<'a> {
     pub kept_from: Option<Time>,
     /// The server was alive at this moment.
     pub last_seen: Option<Time>,
+    /// Nobody could use any box for so long. The boxes in `puts` count it in already.
+    pub gap: Option<Gap>,
     /// It must survive a power cut.
     pub durable: bool,
 }
@@ -185,16 +195,12 @@ impl Store {
             })?;
         let mut db = connect(&path)?;
         schema::migrate(&mut db)?;
-        let next_reason = db
-            .query_row("SELECT coalesce(max(seq), 0) + 1 FROM reasons", [], |row| {
-                row.get(0)
-            })
-            .map_err(StoreError::Read)?;
+        let gap = gaps::latest(&db).map_err(StoreError::Read)?;
         Ok(Self {
             db,
             path,
             durable: true,
-            next_reason,
+            gap,
             _lock: lock,
         })
     }
@@ -204,18 +210,25 @@ impl Store {
         Ok(Reader(Mutex::new(connect(&self.path)?)))
     }
 
-    /// Every box.
-    pub fn load(&self) -> Result<Vec<Loaded>, StoreError> {
+    /// Every box, in the order of their ids, one at a time: there may be a million.
+    pub fn load(&self, mut each: impl FnMut(Loaded)) -> Result<(), StoreError> {
+        let gaps = Gaps::load(&self.db).map_err(StoreError::Read)?;
         let mut query = self
             .db
-            .prepare("SELECT id, generation, recorded_ms, body, record FROM boxes")
+            .prepare("SELECT id, generation, recorded_ms, body, record, gap FROM boxes ORDER BY id")
             .map_err(StoreError::Read)?;
         let mut rows = query.query([]).map_err(StoreError::Read)?;
-        let mut all = Vec::new();
+        let mut loader = Loader::default();
+        let mut all_count = self.gap;
         while let Some(row) = rows.next().map_err(StoreError::Read)? {
-            all.push(row::load(row)?);
+            let counted: i64 = row.get(5).map_err(StoreError::Read)?;
+            all_count = all_count.min(counted);
+            each(Loaded {
+                missed: gaps.after(counted),
+                ..loader.load(row)?
+            });
         }
-        Ok(all)
+        gaps::forget(&self.db, all_count).map_err(StoreError::Write)
     }
 
     /// The last moment the server is known to have been alive.
@@ -251,12 +264,15 @@ impl Store {
         for account in &batch.accounts {
             credits::put(&tx, account)?;
         }
+        let gap = match batch.gap {
+            Some(gap) => gaps::add(&tx, gap)?,
+            None => self.gap,
+        };
         for put in &batch.puts {
-            row::put(&tx, put)?;
+            row::put(&tx, put, gap)?;
         }
         for (id, reason) in &batch.reasons {
-            add_reason(&tx, *id, self.next_reason, reason)?;
-            self.next_reason += 1;
+            add_reason(&tx, *id, reason)?;
         }
         for event in &batch.events {
             events::add(&tx, event)?;
@@ -281,19 +297,17 @@ impl Store {
             tx.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('last_seen_ms', ?1)")?
                 .execute([at.0])?;
         }
-        tx.commit()
+        tx.commit()?;
+        self.gap = gap;
+        Ok(())
     }
 }
 
-fn add_reason(tx: &Transaction<'_>, id: BoxId, seq: i64, reason: &Reason) -> rusqlite::Result<()> {
-    tx.prepare_cached("INSERT INTO reasons VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![
-            id.as_str(),
-            seq,
-            reason.at.0,
-            reason.rule,
-            reason.text
-        ])?;
+fn add_reason(tx: &Transaction<'_>, id: BoxId, reason: &Reason) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO reasons SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4 FROM reasons WHERE box = ?1",
+    )?
+    .execute(params![id.as_str(), reason.at.0, reason.rule, reason.text])?;
     tx.prepare_cached(
         "DELETE FROM reasons WHERE box = ?1 AND seq <= (
              SELECT seq FROM reasons WHERE box = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)",

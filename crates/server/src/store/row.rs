@@ -7,17 +7,19 @@ mod state;
 use icebox_lifecycle::sandbox::{
     Agent, Background, Call, Gaps, Holds, Link, Meter, Retry, Takeover,
 };
-use icebox_lifecycle::{BoxId, CallId, Sandbox, Time};
+use icebox_lifecycle::{BoxId, CallId, Policy, Sandbox, Time};
 use rusqlite::{Row, Transaction, params};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::{Loaded, Put, StoreError};
+use crate::record::Record;
+use crate::shared::Shared;
 use policy::PolicyRow;
 use state::{CauseRow, StateRow, TakeoverCauseRow};
 
-/// Writes one box.
-pub(super) fn put(tx: &Transaction<'_>, put: &Put<'_>) -> rusqlite::Result<()> {
+/// Writes one box, which counts in all gaps up to number `gap`.
+pub(super) fn put(tx: &Transaction<'_>, put: &Put<'_>, gap: i64) -> rusqlite::Result<()> {
     let fail = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
     let body = serde_json::to_string(&SandboxRow::from(put.sandbox)).map_err(fail)?;
     let id = put.sandbox.id;
@@ -26,14 +28,14 @@ pub(super) fn put(tx: &Transaction<'_>, put: &Put<'_>) -> rusqlite::Result<()> {
     let recorded = put.recorded_at.0;
     let Some(record) = put.record else {
         tx.prepare_cached(
-            "UPDATE boxes SET generation = ?2, state = ?3, next_deadline_ms = ?4, recorded_ms = ?5, body = ?6
-             WHERE id = ?1",
+            "UPDATE boxes SET generation = ?2, state = ?3, next_deadline_ms = ?4, recorded_ms = ?5, body = ?6,
+             gap = ?7 WHERE id = ?1",
         )?
-        .execute(params![id.as_str(), generation, put.status, deadline, recorded, body])?;
+        .execute(params![id.as_str(), generation, put.status, deadline, recorded, body, gap])?;
         return Ok(());
     };
     let record = serde_json::to_string(record).map_err(fail)?;
-    tx.prepare_cached("INSERT OR REPLACE INTO boxes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+    tx.prepare_cached("INSERT OR REPLACE INTO boxes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
         .execute(params![
             id.as_str(),
             put.account.0,
@@ -42,34 +44,52 @@ pub(super) fn put(tx: &Transaction<'_>, put: &Put<'_>) -> rusqlite::Result<()> {
             deadline,
             recorded,
             body,
-            record
+            record,
+            gap
         ])?;
     Ok(())
 }
 
-/// Reads one box: `id, generation, recorded_ms, body, record`.
-pub(super) fn load(row: &Row<'_>) -> Result<Loaded, StoreError> {
-    let text = |column| {
-        row.get_ref(column)
-            .and_then(|v| v.as_str().map_err(Into::into))
-    };
-    let id = text(0).map_err(StoreError::Read)?;
-    let fits = |source| StoreError::Row {
-        id: id.to_owned(),
-        source,
-    };
-    let body: SandboxRow =
-        serde_json::from_str(text(3).map_err(StoreError::Read)?).map_err(fits)?;
-    let record = serde_json::from_str(text(4).map_err(StoreError::Read)?).map_err(fits)?;
-    let generation: i64 = row.get(1).map_err(StoreError::Read)?;
-    let known =
-        BoxId::parse(id).ok_or_else(|| fits(serde_json::Error::custom("no id of a box")))?;
-    Ok(Loaded {
-        sandbox: body.into_sandbox(known).map_err(fits)?,
-        record,
-        generation: generation.unsigned_abs(),
-        recorded_at: Time(row.get(2).map_err(StoreError::Read)?),
-    })
+/// Reads boxes, and lets them share what they have in common.
+#[derive(Default)]
+pub(super) struct Loader {
+    policies: Shared<Policy>,
+    images: Shared<str>,
+}
+
+impl Loader {
+    /// Reads one box: `id, generation, recorded_ms, body, record`.
+    pub(super) fn load(&mut self, row: &Row<'_>) -> Result<Loaded, StoreError> {
+        let text = |column| {
+            row.get_ref(column)
+                .and_then(|v| v.as_str().map_err(Into::into))
+        };
+        let id = text(0).map_err(StoreError::Read)?;
+        let fits = |source| StoreError::Row {
+            id: id.to_owned(),
+            source,
+        };
+        let body: SandboxRow =
+            serde_json::from_str(text(3).map_err(StoreError::Read)?).map_err(fits)?;
+        let record: Record =
+            serde_json::from_str(text(4).map_err(StoreError::Read)?).map_err(fits)?;
+        let generation: i64 = row.get(1).map_err(StoreError::Read)?;
+        let known =
+            BoxId::parse(id).ok_or_else(|| fits(serde_json::Error::custom("no id of a box")))?;
+        Ok(Loaded {
+            sandbox: body.into_sandbox(known, &mut self.policies).map_err(fits)?,
+            record: self.compact(record),
+            generation: generation.unsigned_abs(),
+            recorded_at: Time(row.get(2).map_err(StoreError::Read)?),
+            missed: None,
+        })
+    }
+
+    fn compact(&mut self, mut record: Record) -> Record {
+        record.image = self.images.one(record.image);
+        record.services.shrink_to_fit();
+        record
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,13 +201,13 @@ impl From<&Sandbox> for SandboxRow {
             copies,
         } = from;
         Self {
-            policy: policy.into(),
+            policy: (&**policy).into(),
             state: state.into(),
             created_at: created_at.0,
             last_use: last_use.0,
             last_request: last_request.map(|at| at.0),
             gaps: [gaps.since_use, gaps.since_request, gaps.since_freeze],
-            holds: holds.into(),
+            holds: (&**holds).into(),
             agent: agent.id.clone(),
             untracked: agent.untracked,
             keep: *keep,
@@ -205,11 +225,15 @@ impl From<&Sandbox> for SandboxRow {
 }
 
 impl SandboxRow {
-    fn into_sandbox(self, id: BoxId) -> Result<Sandbox, serde_json::Error> {
+    fn into_sandbox(
+        self,
+        id: BoxId,
+        policies: &mut Shared<Policy>,
+    ) -> Result<Sandbox, serde_json::Error> {
         let [since_use, since_request, since_freeze] = self.gaps;
         Ok(Sandbox {
             id,
-            policy: self.policy.into(),
+            policy: policies.one(Policy::from(self.policy)),
             state: self.state.into(),
             created_at: Time(self.created_at),
             last_use: Time(self.last_use),
@@ -219,7 +243,7 @@ impl SandboxRow {
                 since_request,
                 since_freeze,
             },
-            holds: self.holds.into_holds()?,
+            holds: self.holds.into_holds()?.into(),
             agent: Agent {
                 id: self.agent,
                 untracked: self.untracked,

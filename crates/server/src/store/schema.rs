@@ -75,6 +75,14 @@ const STEPS: &[&str] = &[
         used_rest INTEGER NOT NULL
     );
 ",
+    // Times in which nobody could use a box, and the latest one that each row counts in already.
+    "
+    CREATE TABLE gaps (
+        seq INTEGER PRIMARY KEY,
+        at_ms INTEGER NOT NULL,
+        ms INTEGER NOT NULL
+    );
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

@@ -22,7 +22,7 @@ fn record() -> Record {
             memory_mb: 512,
             disk_gb: 1,
         },
-        env: [("A".to_owned(), "b".to_owned())].into(),
+        env: std::collections::BTreeMap::from([("A".to_owned(), "b".to_owned())]).into(),
         metadata: Default::default(),
         services: Vec::new(),
     }
@@ -147,6 +147,12 @@ fn open(data: &Path) -> Store {
     store
 }
 
+fn load(store: &Store) -> Vec<Loaded> {
+    let mut loaded = Vec::new();
+    store.load(|row| loaded.push(row)).unwrap();
+    loaded
+}
+
 #[test]
 fn every_state_comes_back_as_it_was() {
     for state in states() {
@@ -160,7 +166,7 @@ fn every_state_comes_back_as_it_was() {
         };
         store.commit(&batch).unwrap();
         drop(store);
-        let loaded = open(data.path()).load().unwrap();
+        let loaded = load(&open(data.path()));
         assert_eq!(loaded.len(), 1);
         assert_eq!(loaded[0].sandbox, sandbox);
         assert_eq!(loaded[0].record, record);
@@ -184,12 +190,96 @@ fn an_update_without_a_record_keeps_the_record() {
         ..Batch::default()
     };
     store.commit(&batch).unwrap();
-    let loaded = store.load().unwrap();
+    let loaded = load(&store);
     assert_eq!(
         (loaded[0].sandbox.last_use, &loaded[0].record),
         (Time(99), &record)
     );
     assert_eq!(store.last_seen().unwrap(), Some(Time(100)));
+}
+
+fn gap(at: i64, ms: i64) -> Gap {
+    Gap { at: Time(at), ms }
+}
+
+/// Commits these boxes, and a gap that they count in.
+fn commit(store: &mut Store, boxes: &[&Sandbox], gap: Option<Gap>) {
+    let record = record();
+    let puts = boxes.iter().map(|sandbox| put(sandbox, Some(&record), 1));
+    let batch = Batch {
+        puts: puts.collect(),
+        gap,
+        ..Batch::default()
+    };
+    store.commit(&batch).unwrap();
+}
+
+#[test]
+fn a_row_is_told_the_gaps_since_it_was_written_also_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let mut store = open(data.path());
+    let boxes = ["a", "b", "c"].map(|letter| Sandbox {
+        id: id(letter),
+        ..full(State::Ready)
+    });
+    let [a, b, c] = &boxes;
+    commit(&mut store, &[a, b], None);
+    commit(&mut store, &[b], Some(gap(1_000, 100)));
+    let missed = |store: &Store| -> Vec<Option<Gap>> {
+        load(store).into_iter().map(|row| row.missed).collect()
+    };
+    assert_eq!(missed(&store), [Some(gap(1_000, 100)), None]);
+    drop(store);
+    let mut store = open(data.path());
+    commit(&mut store, &[c], Some(gap(2_000, 30)));
+    assert_eq!(
+        missed(&store),
+        [Some(gap(1_030, 130)), Some(gap(2_000, 30)), None]
+    );
+    commit(&mut store, &[a, b], None);
+    assert_eq!(missed(&store), [None, None, None]);
+    let count = |store: &Store| -> i64 {
+        let sql = "SELECT count(*) FROM gaps";
+        store.db.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count(&store), 1, "what every row counts in is forgotten");
+    drop(store);
+    let mut store = open(data.path());
+    commit(&mut store, &[a], Some(gap(3_000, 7)));
+    let later = Some(gap(3_000, 7));
+    assert_eq!(missed(&store), [None, later, later]);
+}
+
+#[test]
+fn gaps_that_are_counted_in_at_once_move_a_box_as_one_after_the_other_would() {
+    // The second mark lies in the first gap, and the third in the second: no mark is moved past the end of a gap.
+    let gaps = [gap(1_000, 100), gap(1_500, 50), gap(9_000, 2_000)];
+    for used in [500, 950, 999, 1_000] {
+        let (mut one_by_one, _) = Sandbox::new(id("a"), Policy::AGENT, Time(used), None);
+        let data = tempfile::tempdir().unwrap();
+        let mut store = open(data.path());
+        commit(&mut store, &[&one_by_one], None);
+        for gap in gaps {
+            commit(&mut store, &[], Some(gap));
+            one_by_one.handle(
+                gap.at,
+                icebox_lifecycle::Event::Gap {
+                    ms: gap.ms,
+                    ran: false,
+                },
+            );
+        }
+        let row = load(&store).remove(0);
+        let (mut at_once, missed) = (row.sandbox, row.missed.unwrap());
+        at_once.handle(
+            missed.at,
+            icebox_lifecycle::Event::Gap {
+                ms: missed.ms,
+                ran: false,
+            },
+        );
+        assert_eq!(at_once, one_by_one, "used at {used}");
+    }
 }
 
 #[test]
@@ -327,7 +417,10 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     let store = open(data.path());
     store
         .db
-        .execute_batch("DROP TABLE steps; DROP INDEX events_of; PRAGMA user_version = 1")
+        .execute_batch(
+            "DROP TABLE steps; DROP INDEX events_of; DROP TABLE gaps; ALTER TABLE boxes DROP COLUMN gap;
+             PRAGMA user_version = 1",
+        )
         .unwrap();
     drop(store);
     let mut store = open(data.path());

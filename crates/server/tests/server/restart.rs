@@ -257,6 +257,47 @@ async fn time_in_which_the_server_was_down_is_no_idle_time() {
 }
 
 #[tokio::test]
+async fn a_box_at_rest_counts_every_gap_in_though_its_record_is_not_written() {
+    let mut rig = Rig::new().await;
+    let id = rig.frozen_box().await;
+    let before = rig.engine().views().get(id).unwrap();
+    let stops_at = before.sandbox.next_deadline().unwrap();
+    rig.kill().await;
+    let away_ms = 5 * 60_000;
+    for times in 1..=3 {
+        let engine = rig.engine_after(away_ms).await;
+        let view = engine.views().get(id).unwrap();
+        assert_eq!(
+            view.sandbox.next_deadline(),
+            Some(stops_at + times * away_ms)
+        );
+        assert_eq!(view.generation, before.generation, "it was not written");
+        assert!(view.observed_at.is_some(), "though it was looked at");
+        let account = view.record.account;
+        let listed = engine.views().list(account, false, None, 10);
+        assert_eq!(listed.len(), 1);
+        assert_eq!(engine.views().counts(), [("frozen", 1)].into());
+        engine.shut_down().await;
+    }
+    rig.start().await;
+    rig.exec(id, "true").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_box_at_rest_that_came_due_while_the_server_was_down_is_stopped_at_the_start() {
+    let mut rig = Rig::new().await;
+    let kept = rig.frozen_box().await;
+    rig.advance(25 * HOUR).await;
+    assert_eq!(rig.state(kept).await, "terminated");
+    rig.kill().await;
+    // What was promised for a certain time does not move: its copy is gone now.
+    let engine = rig.engine_after(25 * 3_600_000).await;
+    let view = engine.views().get(kept).unwrap();
+    assert_eq!(view.sandbox.kept(), None);
+    engine.shut_down().await;
+}
+
+#[tokio::test]
 async fn a_database_that_cannot_be_written_stops_nothing_for_good() {
     let rig = Rig::new().await;
     let id = rig.ready_box().await;
