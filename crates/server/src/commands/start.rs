@@ -9,7 +9,7 @@ use icebox_lifecycle::{BoxId, Command, Policy, State, Time};
 use icebox_wire::rest::StartRequest;
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check, room};
+use super::{Caller, Commands, ask, check, room, wait};
 use crate::engine::{Admitted, NewBox, Patch, Patience, View};
 use crate::random;
 use crate::record::Record;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use icebox_lifecycle::time::{Ms, SEC};
 use icebox_lifecycle::{
     Admission, Ask, BoxId, Change, Command, Event, OpId, Outcome, Policy, Processes, Sandbox, Seen,
-    State, Time,
+    Time,
 };
 use tokio::runtime::Handle;
 
@@ -22,7 +22,7 @@ use super::inbox::{
     Admitted, Answer, AskError, Asker, Call, Message, NewBox, Patch, Reply, Sender,
 };
 use super::room::{Held, Rooms};
-use super::views::{View, Views};
+use super::views::Views;
 use super::warm::Warm;
 use super::watch::Watches;
 use super::work::{Work, deadline};

@@ -269,7 +269,7 @@ impl Views {
     }
 
     /// Counts one box less of the one status, and one more of the other.
-    fn count(&self, from: Option<Status>, to: Option<Status>) {
+    fn recount(&self, from: Option<Status>, to: Option<Status>) {
         if from == to {
             return;
         }
@@ -295,7 +295,7 @@ impl Views {
             let mut shard = shard.unwrap_or_else(PoisonError::into_inner);
             shard.replace(ById(view)).map(|old| old.0)
         };
-        self.count(old.as_deref().map(|old| old.sandbox.status()), Some(status));
+        self.recount(old.as_deref().map(|old| old.sandbox.status()), Some(status));
         old
     }
 
@@ -363,7 +363,7 @@ impl Views {
             shard.unwrap_or_else(PoisonError::into_inner).take(&id)
         };
         if let Some(ById(old)) = old {
-            self.count(Some(old.sandbox.status()), None);
+            self.recount(Some(old.sandbox.status()), None);
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(lists) = lists.get_mut(&old.record.account) {
                 lists.take_out(&old, &self.hash);
