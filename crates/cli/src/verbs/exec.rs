@@ -72,7 +72,7 @@ pub(crate) struct Exec {
     #[arg(long)]
     stdin: bool,
     /// Wait this long for room if the box is frozen and the host full, 0 to 1800 [default: 30]
-    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1_800))]
+    #[arg(long, alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1_800))]
     wait_for_capacity_sec: Option<u32>,
     /// Why it is run, for people, at most 200 characters
     #[arg(long)]

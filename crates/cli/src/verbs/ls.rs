@@ -11,7 +11,7 @@ use crate::printer::{self, Cell};
 use crate::settings::Remote;
 use crate::words::{self, Now};
 
-/// List boxes: why each is awake, when it freezes and when it stops; and how full the host is
+/// List boxes: why each is awake, when it freezes and when it stops
 ///
 /// Most recently used first. Times are this machine's. Looking wakes nothing and is no use.
 #[derive(Args)]

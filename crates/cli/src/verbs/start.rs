@@ -69,7 +69,7 @@ pub(crate) struct Start {
     #[arg(long, value_name = "K=V", value_parser = key_value)]
     metadata: Vec<(String, String)>,
     /// Wait this long for room on a full host, 0 to 1800 [default: 0]
-    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
+    #[arg(long, alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
     wait_for_capacity_sec: Option<u32>,
     /// Do not wait until it is ready
     #[arg(long)]

@@ -23,7 +23,7 @@ pub(crate) struct Wake {
     #[arg(long)]
     cold: bool,
     /// Wait this long for room on a full host, 0 to 1800 [default: 30]
-    #[arg(long, visible_alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
+    #[arg(long, alias = "wait-for-capacity", value_name = "SEC", value_parser = clap::value_parser!(u32).range(0..=1800))]
     wait_for_capacity_sec: Option<u32>,
 }
 
