@@ -144,9 +144,12 @@ impl Commands {
     async fn change_account(&self, change: AccountChange) -> Result<Account, Trouble> {
         let name = Arc::clone(&change.name);
         let changed = self.0.engine.change_account(change).await;
-        changed.map_err(|error| match error {
-            AskError::NotFound => no_such_account(&name),
-            error => Trouble::from_ask(error, ""),
+        changed.map_err(|error| {
+            if matches!(error, AskError::NotFound) {
+                no_such_account(&name)
+            } else {
+                Trouble::from_ask(error, "")
+            }
         })
     }
 
