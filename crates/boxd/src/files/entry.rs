@@ -98,15 +98,16 @@ fn file_type(meta: &Metadata) -> FileType {
 fn permissions(meta: &Metadata) -> String {
     let kind = meta.file_type();
     let mode = meta.mode();
-    let first = match () {
-        () if kind.is_dir() => 'd',
-        () if kind.is_symlink() => 'l',
-        () if kind.is_fifo() => 'p',
-        () if kind.is_socket() => 's',
-        () if kind.is_char_device() => 'c',
-        () if kind.is_block_device() => 'b',
-        () => '-',
-    };
+    let kinds = [
+        (kind.is_dir(), 'd'),
+        (kind.is_symlink(), 'l'),
+        (kind.is_fifo(), 'p'),
+        (kind.is_socket(), 's'),
+        (kind.is_char_device(), 'c'),
+        (kind.is_block_device(), 'b'),
+    ];
+    let first = kinds.iter().find(|(is, _)| *is);
+    let first = first.map_or('-', |(_, letter)| *letter);
     let mut text = String::from(first);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;

@@ -36,8 +36,8 @@ const MAX_TRANSFERS: usize = 64;
 /// How long a transfer waits for its turn.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a transfer's thread needs at most.
-const STACK_BYTES: usize = 256 * 1024;
+/// What a transfer's thread may use; packing builds its tables on it, and what is not touched takes no memory.
+const STACK_BYTES: usize = 2 << 20;
 
 /// What transfers share.
 pub(crate) struct Transfers {

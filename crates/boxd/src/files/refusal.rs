@@ -7,6 +7,16 @@ use connectrpc::ErrorCode;
 
 use crate::error::Error;
 
+/// What Connect's codes are over plain HTTP; the others are faults of boxd.
+const STATUSES: [(ErrorCode, StatusCode); 6] = [
+    (ErrorCode::InvalidArgument, StatusCode::BAD_REQUEST),
+    (ErrorCode::PermissionDenied, StatusCode::FORBIDDEN),
+    (ErrorCode::NotFound, StatusCode::NOT_FOUND),
+    (ErrorCode::AlreadyExists, StatusCode::CONFLICT),
+    (ErrorCode::FailedPrecondition, StatusCode::CONFLICT),
+    (ErrorCode::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
+];
+
 /// The answer to a call that failed with `error`.
 pub(crate) fn refusal(error: &Error) -> Response {
     refuse(status(error), &error.words())
@@ -19,21 +29,15 @@ pub(crate) fn refuse(status: StatusCode, words: &str) -> Response {
 }
 
 fn status(error: &Error) -> StatusCode {
-    match error {
-        Error::NoUser(_) => return StatusCode::UNAUTHORIZED,
-        Error::File { source, .. }
-            if matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) =>
-        {
-            return StatusCode::INSUFFICIENT_STORAGE;
-        }
-        _ => {}
+    if let Error::NoUser(_) = error {
+        return StatusCode::UNAUTHORIZED;
     }
-    match error.code() {
-        ErrorCode::InvalidArgument => StatusCode::BAD_REQUEST,
-        ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
-        ErrorCode::NotFound => StatusCode::NOT_FOUND,
-        ErrorCode::AlreadyExists | ErrorCode::FailedPrecondition => StatusCode::CONFLICT,
-        ErrorCode::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    if let Error::File { source, .. } = error
+        && matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+    {
+        return StatusCode::INSUFFICIENT_STORAGE;
     }
+    let code = error.code();
+    let known = STATUSES.iter().find(|(known, _)| *known == code);
+    known.map_or(StatusCode::INTERNAL_SERVER_ERROR, |(_, status)| *status)
 }
