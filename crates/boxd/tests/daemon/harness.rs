@@ -100,7 +100,7 @@ impl Boxd {
     pub(crate) fn connect(&self) -> std::net::TcpStream {
         let connection = std::net::TcpStream::connect(self.addr).expect("connects");
         connection
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(PATIENCE * 6))
             .expect("a timeout");
         connection
     }

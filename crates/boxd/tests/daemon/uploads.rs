@@ -229,7 +229,7 @@ async fn a_client_that_stops_half_way_changes_nothing() {
         (
             "new/parts",
             &[PARTS],
-            parts([("ignored", "content")])[..90].to_vec(),
+            parts([("ignored", "content")])[..80].to_vec(),
         ),
     ] {
         let mut connection = boxd.connect();
