@@ -26,6 +26,29 @@ pub struct Config {
     pub test_clock: bool,
     /// What the host gives away at most.
     pub limits: Limits,
+    /// What webhooks may do.
+    pub webhooks: WebhookSettings,
+}
+
+/// What webhooks may do.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebhookSettings {
+    /// Whose webhooks may go to addresses that are not on the public internet: loopback, private networks, link-local ones.
+    pub private_addresses: PrivateAddresses,
+}
+
+/// Whose webhooks may go to addresses that are not on the public internet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrivateAddresses {
+    /// No account's.
+    Nobody,
+    /// Those of the account that the first start made; its keys are the admin's.
+    #[default]
+    Admin,
+    /// Every account's: for a server all of whose users may reach what it reaches.
+    Everyone,
 }
 
 /// What the host gives away at most.
@@ -79,6 +102,7 @@ struct File {
     listen: Option<String>,
     domain: Option<String>,
     limits: Limits,
+    webhooks: WebhookSettings,
 }
 
 /// Why the settings are no good.
@@ -132,6 +156,7 @@ impl Config {
                 domain,
                 test_clock: given.test_clock,
                 limits: file.limits,
+                webhooks: file.webhooks,
             }),
             Ok(_) | Err(()) => Err(ConfigError::Values(wrong)),
         }
@@ -199,6 +224,31 @@ mod tests {
         std::fs::write(&path, "domian = \"x\"\n").unwrap();
         let refused = Config::load(given(None)).unwrap_err().to_string();
         assert!(refused.contains("domian"), "{refused}");
+    }
+
+    #[test]
+    fn private_addresses_are_the_admins_unless_the_file_says_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("icebox.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Config::load(Given {
+                config: Some(path.clone()),
+                ..Given::default()
+            })
+        };
+        let whose = |text: &str| load(text).unwrap().webhooks.private_addresses;
+        assert_eq!(whose(""), PrivateAddresses::Admin);
+        assert_eq!(
+            whose("[webhooks]\nprivate_addresses = \"everyone\"\n"),
+            PrivateAddresses::Everyone
+        );
+        assert_eq!(
+            whose("[webhooks]\nprivate_addresses = \"nobody\"\n"),
+            PrivateAddresses::Nobody
+        );
+        let refused = load("[webhooks]\nprivate_addresses = \"all\"\n").unwrap_err();
+        assert!(refused.to_string().contains("everyone"), "{refused}");
     }
 
     #[test]

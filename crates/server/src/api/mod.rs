@@ -8,6 +8,7 @@ mod input;
 mod ops;
 mod procs;
 mod view;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -16,11 +17,13 @@ use axum::routing::{get, post};
 
 use crate::commands::Commands;
 use crate::store::Keys;
+use crate::webhooks::Webhooks;
 
 /// What every handler has.
 #[derive(Clone)]
 pub struct App {
     commands: Commands,
+    webhooks: Webhooks,
     keys: Arc<Keys>,
     host: Arc<str>,
 }
@@ -28,9 +31,10 @@ pub struct App {
 impl App {
     /// Puts it together; `host` is what views call this machine.
     #[must_use]
-    pub fn new(commands: Commands, keys: Keys, host: &str) -> Self {
+    pub fn new(commands: Commands, webhooks: Webhooks, keys: Keys, host: &str) -> Self {
         Self {
             commands,
+            webhooks,
             keys: Arc::new(keys),
             host: host.into(),
         }
@@ -44,6 +48,15 @@ pub fn router(app: App) -> Router {
         .route("/readyz", get(ops::readyz))
         .route("/v1/host", get(ops::host))
         .route("/v1/events", get(events::events))
+        .route("/v1/webhooks", get(webhooks::list).post(webhooks::create))
+        .route(
+            "/v1/webhooks/{id}",
+            get(webhooks::get)
+                .patch(webhooks::patch)
+                .delete(webhooks::remove),
+        )
+        .route("/v1/webhooks/{id}/test", post(webhooks::test))
+        .route("/v1/webhooks/{id}/deliveries", get(webhooks::deliveries))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
         .route("/v1/agents/{id}/leave", post(ops::leave))
         .route("/v1/boxes", get(boxes::list).post(boxes::start))

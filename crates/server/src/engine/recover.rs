@@ -15,10 +15,9 @@ const AT_A_TIME: usize = 1_000;
 
 /// Brings every box up to date. Gives the boxes that the driver has and no record names.
 pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<BoxId>, StartError> {
-    let gap_ms = core
-        .store
-        .last_seen()?
-        .map_or(0, |last| core.clock.now().since(last));
+    let last_seen = core.store.last_seen()?;
+    let gap_ms = last_seen.map_or(0, |last| core.clock.now().since(last));
+    core.watches.down_since = last_seen.unwrap_or_else(|| core.clock.now());
     let mut seen: HashMap<BoxId, Seen> = seen.into_iter().collect();
     let mut ids = Vec::new();
     for row in core.store.load()? {

@@ -7,6 +7,7 @@ mod history;
 mod keys;
 mod row;
 mod schema;
+mod webhooks;
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -22,8 +23,9 @@ use crate::record::{AccountId, Record};
 use crate::steps;
 
 pub use events::{Announced, EventPage, Told};
-pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut};
+pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
 pub use keys::{ADMIN_KEY_FILE, Keys};
+pub use webhooks::{Delivery, Due, Fill, Hook, HookChange, Hooks, Then, Tried};
 
 /// How many reasons are kept for each box.
 pub const REASONS_KEPT: i64 = 50;

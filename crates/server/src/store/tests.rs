@@ -326,7 +326,10 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     let store = open(data.path());
     store
         .db
-        .execute_batch("DROP TABLE steps; DROP INDEX events_of; PRAGMA user_version = 1")
+        .execute_batch(
+            "DROP TABLE deliveries; DROP TABLE webhooks; DROP TABLE steps; DROP INDEX events_of;
+             PRAGMA user_version = 1",
+        )
         .unwrap();
     drop(store);
     let mut store = open(data.path());

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use icebox_lifecycle::BoxId;
 use icebox_server::commands::Commands;
-use icebox_server::config::{Config, Limits};
+use icebox_server::config::{Config, Limits, WebhookSettings};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ pub(crate) struct Rig {
     pub(crate) fake: Fake,
     dir: TempDir,
     limits: Limits,
+    pub(crate) webhooks: WebhookSettings,
     server: Option<Server>,
 }
 
@@ -85,6 +86,7 @@ impl Rig {
             fake: Fake::new(),
             dir: tempfile::tempdir().unwrap(),
             limits,
+            webhooks: WebhookSettings::default(),
             server: None,
         };
         rig.start().await;
@@ -98,6 +100,7 @@ impl Rig {
             domain: "localhost".to_owned(),
             test_clock: true,
             limits: self.limits.clone(),
+            webhooks: self.webhooks.clone(),
         }
     }
 
