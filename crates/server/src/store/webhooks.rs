@@ -307,8 +307,10 @@ impl Hooks {
                      WHERE hook = ?1 AND seq = ?2 AND state = 'waiting'",
                 )?
                 .execute(params![id, seq, state, next, now.0, tried.status, tried.error])?;
+            if known == 0 {
+                return Ok(());
+            }
             match tried.then {
-                _ if known == 0 => Ok(()),
                 Then::Again(_) => Ok(()),
                 Then::Delivered | Then::GiveUp => over(tx, id, seq, now),
                 Then::Disable => disable(tx, id, tried.error.as_deref()),

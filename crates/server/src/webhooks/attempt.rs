@@ -146,9 +146,10 @@ async fn judge(response: Response<Incoming>) -> Outcome {
         },
         _ => {
             let said = beginning(body).await;
-            let why = match said.is_empty() {
-                true => format!("it answered {status}"),
-                false => format!("it answered {status}: {said}"),
+            let why = if said.is_empty() {
+                format!("it answered {status}")
+            } else {
+                format!("it answered {status}: {said}")
             };
             Outcome::Failed {
                 status: Some(status),

@@ -82,8 +82,8 @@ async fn an_answer_says_what_became_of_it() {
     assert_eq!(answered(busy).await, expected);
 }
 
-#[tokio::test]
-async fn a_retry_after_may_be_a_date() {
+#[test]
+fn a_retry_after_may_be_a_date() {
     let header = |value: &str| {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, value.parse().unwrap());
