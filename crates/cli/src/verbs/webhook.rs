@@ -85,7 +85,8 @@ impl Webhook {
 #[derive(Args)]
 struct Add {
     /// Where to: http:// or https://
-    url: String,
+    #[arg(value_name = "URL")]
+    endpoint: String,
     /// Only events of this kind, as in `frozen`; may be given several times
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
@@ -107,7 +108,7 @@ impl Add {
         let client = self.remote.client()?;
         let of_box = self.of_box.map(|word| box_id(&client, &word));
         let request = WebhookRequest {
-            url: self.url,
+            url: self.endpoint,
             kinds: self.kinds,
             of_box: of_box.transpose()?,
             secret: self.secret_file.map(secret).transpose()?,
@@ -154,8 +155,8 @@ struct Set {
     /// Its id
     id: String,
     /// Where to, for what waits already, too
-    #[arg(long)]
-    url: Option<String>,
+    #[arg(long = "to", value_name = "URL")]
+    endpoint: Option<String>,
     /// Only events of this kind from now on; may be given several times
     #[arg(long = "kind", value_name = "KIND", conflicts_with = "all_kinds")]
     kinds: Vec<String>,
@@ -191,7 +192,7 @@ impl Set {
         let given = self.secret_file.map(secret).transpose()?;
         let kinds = (self.all_kinds || !self.kinds.is_empty()).then_some(self.kinds);
         let patch = WebhookPatch {
-            url: self.url,
+            url: self.endpoint,
             kinds,
             of_box: (self.all_boxes || of_box.is_some()).then_some(of_box),
             secret: (self.new_secret || given.is_some()).then_some(given),
@@ -372,7 +373,7 @@ fn delivery_row(one: &DeliveryView, now: &Now) -> [Cell; 5] {
             let text = "waits for an earlier event of its box".to_owned();
             (printer::YELLOW, text)
         }
-        (_, ..) => (printer::RED, format!("given up: {error}")),
+        _ => (printer::RED, format!("given up: {error}")),
     };
     [
         Cell::plain(&one.seq.to_string()),

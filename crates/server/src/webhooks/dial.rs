@@ -56,16 +56,20 @@ impl Target {
         if authority.contains('@') {
             return Err("it has a user in it");
         }
-        let host = uri.host().unwrap_or_default();
-        let host = host.strip_prefix('[').unwrap_or(host);
+        let given = uri.host().unwrap_or_default();
+        let host = given.strip_prefix('[').unwrap_or(given);
         let host = host.strip_suffix(']').unwrap_or(host);
         if !is_host(host) {
             return Err("its host is neither a name nor an address");
         }
         let standard = if tls { 443 } else { 80 };
-        let port = match uri.port() {
-            Some(_) => uri.port_u16().filter(|port| *port > 0),
-            None => Some(standard),
+        // By hand: the parser takes a port that is none for no port at all.
+        let port = match authority.strip_prefix(given) {
+            Some("") => Some(standard),
+            rest => {
+                let port = rest.and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+                port.filter(|port| *port > 0)
+            }
         };
         Ok(Self {
             tls,

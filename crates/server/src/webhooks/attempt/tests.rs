@@ -73,7 +73,7 @@ async fn an_answer_says_what_became_of_it() {
     let redirect = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n";
     let text = why(answered(redirect).await);
     assert!(text.contains("302") && text.contains("redirects"), "{text}");
-    let busy = "HTTP/1.1 503 No\r\nretry-after: 7\r\ncontent-length: 9\r\n\r\nnot\r\n\x1b now";
+    let busy = "HTTP/1.1 503 No\r\nretry-after: 7\r\ncontent-length: 10\r\n\r\nnot\r\n\x1b now";
     let expected = Outcome::Failed {
         status: Some(503),
         why: "it answered 503: not now".to_owned(),
