@@ -6,11 +6,11 @@ use std::io;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// How long the head of a request may take, and how long a connection without one may stay open.
 const HEAD_LIMIT: Duration = Duration::from_secs(60);
@@ -34,12 +34,13 @@ async fn serve_within(
     router: Router,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let connections = GracefulShutdown::new();
+    // Becomes true at the end. Every connection has a receiver, so it is closed when the last connection is.
+    let ending = watch::Sender::new(false);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => take(stream, head_limit, router.clone(), &connections),
+                Ok((stream, _)) => take(stream, head_limit, router.clone(), ending.subscribe()),
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::error!(%error, "no connection can be taken");
@@ -50,27 +51,37 @@ async fn serve_within(
         }
     }
     drop(listener);
+    ending.send_replace(true);
     // Whoever is not done by then is cut off.
-    let _ = tokio::time::timeout(GRACE, connections.shutdown()).await;
+    let _ = tokio::time::timeout(GRACE, ending.closed()).await;
 }
 
-fn take(stream: TcpStream, head_limit: Duration, router: Router, connections: &GracefulShutdown) {
+fn take(
+    stream: TcpStream,
+    head_limit: Duration,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+) {
     // Small answers must not wait for more to send.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection went away before it was served");
         return;
     }
-    let watcher = connections.watcher();
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_limit)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .with_upgrades();
     tokio::spawn(async move {
-        // One version only: finding out which one it is would wait for the first bytes without a limit.
-        let mut server = Builder::new(TokioExecutor::new()).http1_only();
-        server
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(head_limit);
-        let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(router));
-        let connection = server.serve_connection_with_upgrades(stream, service);
-        if let Err(error) = watcher.watch(connection).await {
+        let mut connection = std::pin::pin!(connection);
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            _ = ending.changed() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
             tracing::debug!(%error, "a connection broke off");
         }
     });
