@@ -4,6 +4,7 @@
 
 mod events;
 mod history;
+mod hook;
 mod keys;
 mod row;
 mod schema;
@@ -24,8 +25,9 @@ use crate::steps;
 
 pub use events::{Announced, EventPage, Told};
 pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
+pub use hook::{Delivery, Due, Fill, Hook, HookChange, Then, Tried};
 pub use keys::{ADMIN_KEY_FILE, Keys};
-pub use webhooks::{Delivery, Due, Fill, Hook, HookChange, Hooks, Then, Tried};
+pub use webhooks::Hooks;
 
 /// How many reasons are kept for each box.
 pub const REASONS_KEPT: i64 = 50;

@@ -2,7 +2,7 @@
 //! `https`. Owns where a connection may go. That is decided for the very address that is connected to, so that a name that
 //! changes its mind gets nowhere.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::Uri;
@@ -59,7 +59,12 @@ impl Target {
         let given = uri.host().unwrap_or_default();
         let host = given.strip_prefix('[').unwrap_or(given);
         let host = host.strip_suffix(']').unwrap_or(host);
-        if !is_host(host) {
+        let fits = if given.starts_with('[') {
+            host.parse::<Ipv6Addr>().is_ok()
+        } else {
+            is_host(host)
+        };
+        if !fits {
             return Err("its host is neither a name nor an address");
         }
         let standard = if tls { 443 } else { 80 };
