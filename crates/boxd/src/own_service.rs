@@ -198,11 +198,12 @@ impl Boxd for OwnService {
             request.max_bytes.min(MAX_BYTES)
         };
         let state = proc.state();
-        let piece = proc.read(stream, offset, max as usize)?;
-        let next_offset = piece.start + piece.data.len() as u64;
+        // All of one moment, so that the piece and what is missing around it fit together.
         let kept = proc.kept(stream);
+        let piece = kept.read(offset, max as usize).map_err(Error::ReadOutput)?;
         let (total_bytes, dropped) = (kept.total(), kept.dropped());
         drop(kept);
+        let next_offset = piece.start + piece.data.len() as u64;
         Response::ok(OutputResponse {
             data_offset: piece.start,
             data: piece.data,
@@ -300,6 +301,8 @@ impl Boxd for OwnService {
 
 fn info(proc: &Proc) -> ProcInfo {
     let state = proc.state();
+    let [stdout_dropped, stderr_dropped] =
+        [STDOUT, STDERR].map(|stream| proc.kept(stream).dropped());
     let (exit_code, signal) = match state.exit {
         Some(Exit::Code(code)) => (Some(code), None),
         Some(Exit::Signal(signal)) => (None, Some(signal_name(signal))),
@@ -319,6 +322,10 @@ fn info(proc: &Proc) -> ProcInfo {
         stdout_bytes: state.totals[STDOUT],
         stderr_bytes: state.totals[STDERR],
         tag: proc.about.tag.clone(),
+        stdout_dropped_from: stdout_dropped.start,
+        stdout_dropped_to: stdout_dropped.end,
+        stderr_dropped_from: stderr_dropped.start,
+        stderr_dropped_to: stderr_dropped.end,
         ..Default::default()
     }
 }

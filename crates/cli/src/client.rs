@@ -3,7 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
-use icebox_wire::rest::{BoxView, ErrorBody, ListResponse, OUTPUT_OFFSET_HEADER, ProcsResponse};
+use icebox_wire::rest::{
+    BoxView, ErrorBody, Gap, ListResponse, OUTPUT_GAP_HEADER, OUTPUT_OFFSET_HEADER, ProcsResponse,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::Agent;
@@ -45,6 +47,26 @@ impl Answer {
             url: self.url.clone(),
             what: error.to_string(),
         })
+    }
+}
+
+/// Output of a command, as it comes.
+pub(crate) struct Output {
+    /// The offset it begins at.
+    pub(crate) begins: u64,
+    /// What it leaves out, since that is not kept any more.
+    gap: Option<Gap>,
+    /// The bytes.
+    pub(crate) bytes: Box<dyn Read + Send>,
+}
+
+impl Output {
+    /// The parts it consists of: where each begins, and how many bytes it has at most.
+    pub(crate) fn parts(&self) -> Vec<(u64, u64)> {
+        match self.gap.filter(|gap| gap.from >= self.begins) {
+            Some(gap) => vec![(self.begins, gap.from - self.begins), (gap.to, u64::MAX)],
+            None => vec![(self.begins, u64::MAX)],
+        }
     }
 }
 
@@ -96,9 +118,17 @@ impl Client {
         body: Option<&impl Serialize>,
         limit: Duration,
     ) -> Result<Answer, CliError> {
-        let body = body.map(serde_json::to_string).transpose();
-        let body = body.map_err(|error| CliError::Usage(format!("cannot send that: {error}")))?;
-        self.answer(self.send(Method::POST, path, body, limit)?)
+        self.answer(self.send(Method::POST, path, json(body)?, limit)?)
+    }
+
+    /// Asks for something to be changed or removed that needs no work of a box.
+    pub(crate) fn change(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Answer, CliError> {
+        self.answer(self.send(method, path, json(body)?, READ_LIMIT)?)
     }
 
     /// One box.
@@ -131,15 +161,14 @@ impl Client {
         Ok(None)
     }
 
-    /// The bytes of a command's output from `offset` on, and the offset they really begin at. With `follow` they go
-    /// on until the command's end.
+    /// A command's output from `offset` on. With `follow` it goes on until the command's end.
     pub(crate) fn output(
         &self,
         output_url: &str,
         stream: Stream,
         offset: u64,
         follow: bool,
-    ) -> Result<(u64, Box<dyn Read + Send>), CliError> {
+    ) -> Result<Output, CliError> {
         // Behind the address anything else could turn it into another one.
         if !output_url.starts_with('/') {
             return Err(CliError::NotUnderstood {
@@ -153,11 +182,18 @@ impl Client {
         if !response.status().is_success() {
             return Err(self.refusal(response));
         }
-        let begins = response.headers().get(OUTPUT_OFFSET_HEADER);
-        let begins = begins
-            .and_then(|v| v.to_str().ok()?.parse().ok())
-            .unwrap_or(offset);
-        Ok((begins, Box::new(response.into_body().into_reader())))
+        let header = |name| response.headers().get(name).and_then(|v| v.to_str().ok());
+        let begins = header(OUTPUT_OFFSET_HEADER).and_then(|v| v.parse().ok());
+        let gap = header(OUTPUT_GAP_HEADER).and_then(|v| {
+            let (from, to) = v.split_once('-')?;
+            let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+            Some(Gap { from, to })
+        });
+        Ok(Output {
+            begins: begins.unwrap_or(offset),
+            gap,
+            bytes: Box::new(response.into_body().into_reader()),
+        })
     }
 
     /// A connection that broke while an output was read.
@@ -262,6 +298,11 @@ impl Client {
             },
         }
     }
+}
+
+fn json(body: Option<&impl Serialize>) -> Result<Option<String>, CliError> {
+    let body = body.map(serde_json::to_string).transpose();
+    body.map_err(|error| CliError::Usage(format!("cannot send that: {error}")))
 }
 
 /// The path of one page of a list.

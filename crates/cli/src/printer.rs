@@ -48,6 +48,16 @@ pub(crate) fn notices(lines: &[String]) {
     }
 }
 
+/// Says that the bytes of an output between two offsets are missing, if any are.
+pub(crate) fn not_kept(from: u64, to: u64) {
+    if to > from {
+        note(&format!(
+            "icebox: {} bytes are not kept any more",
+            to - from
+        ));
+    }
+}
+
 /// The style of a status.
 pub(crate) fn status_style(status: Status) -> Style {
     match status {

@@ -171,10 +171,12 @@ fn reasons(holds: &[BlockView]) -> Vec<String> {
 fn hold(block: &BlockView, others: usize) -> String {
     let what = match block.kind.as_str() {
         "background" => {
-            let command = match &block.label {
+            let (label, more) = and_more(block.label.as_deref());
+            let command = match label {
                 Some(command) => format!("`{}`", one_line(command)),
                 None => "a command".to_owned(),
             };
+            let others = others + more;
             return match others {
                 0 => format!("{command} runs in the background"),
                 others => format!("{command} and {others} more run in the background"),
@@ -189,6 +191,15 @@ fn hold(block: &BlockView, others: usize) -> String {
         other => return because("something holds it", Some(other)),
     };
     because(what, block.label.as_deref())
+}
+
+/// A label without the number of others that it stands for, and that number.
+fn and_more(label: Option<&str>) -> (Option<&str>, usize) {
+    let split = label.and_then(|label| {
+        let (first, rest) = label.rsplit_once(" and ")?;
+        Some((first, rest.strip_suffix(" more")?.parse().ok()?))
+    });
+    split.map_or((label, 0), |(first, more)| (Some(first), more))
 }
 
 /// The first line of a text, cut to what a list has room for.
@@ -486,6 +497,10 @@ mod tests {
                 "`npm run dev` and 2 more run in the background",
                 "its URLs were visited"
             ]
+        );
+        assert_eq!(
+            reasons(&[block("background", "npm run dev and 2 more")]),
+            ["`npm run dev` and 2 more run in the background"]
         );
         let long = "x".repeat(61);
         for (label, shown) in [

@@ -2,8 +2,8 @@
 //! `scripts/bootstrap` installs.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -67,6 +67,13 @@ impl Server {
         let pid = rustix::process::Pid::from_child(&child);
         let asked = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         asked.is_ok() && child.wait().is_ok_and(|status| status.success())
+    }
+
+    /// Ends it without asking.
+    fn kill(&mut self) {
+        let mut child = self.child.take().expect("a server");
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
     }
 
     fn icebox(&self, args: &[&str]) -> Command {
@@ -232,6 +239,68 @@ fn box_cli_a_day_with_one_box() {
     assert_eq!(error["code"], "box_gone", "{error}");
     assert!(server.end(), "it ends well");
     assert_eq!(mounts_in(server.dir.path()), Vec::<String>::new());
+}
+
+/// The next message of a webhook: its id, the kind of its event, and the connection, which waits for an answer.
+fn message(endpoint: &TcpListener) -> (String, String, TcpStream) {
+    let (stream, _) = endpoint.accept().expect("a connection");
+    let mut reader = BufReader::new(&stream);
+    let (mut id, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a header");
+        match line.trim().split_once(": ") {
+            Some(("webhook-id", value)) => value.clone_into(&mut id),
+            Some(("content-length", value)) => length = value.parse().expect("a length"),
+            Some(_) => {}
+            None if line.trim().is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    let kind = body["data"]["kind"].as_str().expect("a kind").to_owned();
+    (id, kind, stream)
+}
+
+#[test]
+fn box_cli_webhooks_lose_nothing_when_the_server_is_killed() {
+    let mut server = Server::start();
+    let endpoint = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", endpoint.local_addr().expect("its address"));
+    let made = server.prints(&["webhook", "add", &url]);
+    assert!(made.contains("whsec_"), "{made}");
+    let id = made.split(':').next().expect("an id").to_owned();
+    server.prints(&["start", "--name", "web"]);
+    let (cut_off, kind, held) = message(&endpoint);
+    assert_eq!(kind, "starting");
+    server.kill();
+    drop(held);
+    server.run().expect("the server starts again");
+    server.prints(&["freeze", "web"]);
+    server.prints(&["stop", "web"]);
+    let mut told = Vec::new();
+    while told.last().is_none_or(|(_, kind)| kind != "terminated") {
+        let (id, kind, mut stream) = message(&endpoint);
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("an answer");
+        told.push((id, kind));
+    }
+    assert_eq!(told[0].0, cut_off, "what was under way is repeated");
+    let kinds: Vec<_> = told.iter().map(|(_, kind)| kind.as_str()).collect();
+    let expected = [
+        "starting",
+        "ready",
+        "freezing",
+        "frozen",
+        "stopping",
+        "terminated",
+    ];
+    assert_eq!(kinds, expected);
+    let listed = server.prints(&["webhook", "deliveries", &id]);
+    assert_eq!(listed.lines().count(), 7, "{listed}");
+    server.prints(&["webhook", "rm", &id]);
+    assert!(server.end(), "it ends well");
 }
 
 /// A folder for a demo that is not there yet, in one that goes with the test.

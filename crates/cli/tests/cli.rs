@@ -63,6 +63,10 @@ fn help_is_as_written_down_for_each_verb() {
         assert!(help.contains("Examples:\n"), "{verb} has no examples");
         is_as_in_file(&format!("{verb}.txt"), &help);
     }
+    for verb in ["add", "ls", "set", "rm", "test", "deliveries"] {
+        let help = text(&run(&["webhook", verb, "--help"]).stdout);
+        is_as_in_file(&format!("webhook-{verb}.txt"), &help);
+    }
 }
 
 // ---- errors without a server ------------------------------------------------
@@ -86,6 +90,8 @@ fn without_a_server_every_verb_says_how_to_start_one() {
         (&["wake", ID], 1),
         (&["stop", ID], 1),
         (&["restore", ID], 1),
+        (&["webhook", "ls"], 1),
+        (&["webhook", "test", "wh_0"], 1),
         (&["exec", ID, "--", "true"], 125),
     ];
     for (args, code) in table {
@@ -885,4 +891,193 @@ fn a_reader_that_goes_away_is_no_error() {
         .expect("bash runs");
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(141));
+}
+
+// ---- webhooks ---------------------------------------------------------------
+
+const HOOK: &str = r#"{"id":"wh_0","url":"https://hooks.example/x","kinds":["frozen"],"enabled":true,
+    "createdAt":"2026-03-04T12:00:00Z","waiting":2"#;
+
+#[test]
+fn a_webhook_is_added_with_what_was_given_and_its_secret_is_told_once() {
+    let made = format!(r#"{HOOK},"secret":"whsec_AAAA"}}"#);
+    let (url, asked) = server(vec![ok(&made), ok(&format!("{HOOK}}}"))]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("secret");
+    fs::write(&file, "whsec_BBBB\n").expect("a secret");
+    let file = file.to_str().expect("a path");
+    let add = [
+        "webhook",
+        "add",
+        "https://hooks.example/x",
+        "--kind",
+        "frozen",
+        "--box",
+        ID,
+    ];
+    let output = run_at(&url, &add);
+    assert_eq!(
+        text(&output.stdout),
+        "wh_0: frozen go to https://hooks.example/x\nsecret: whsec_AAAA\n"
+    );
+    let first = asked.recv().expect("a request");
+    assert_eq!(first.line, "POST /v1/webhooks HTTP/1.1");
+    let sent: serde_json::Value = serde_json::from_str(&first.body).expect("JSON");
+    assert_eq!(
+        sent,
+        serde_json::json!({"url": "https://hooks.example/x", "kinds": ["frozen"], "box": ID})
+    );
+    let set = [
+        "webhook",
+        "set",
+        "wh_0",
+        "--secret-file",
+        file,
+        "--all-kinds",
+        "--disable",
+    ];
+    let output = run_at(&url, &set);
+    assert!(output.status.success(), "{output:?}");
+    let second = asked.recv().expect("a request");
+    assert_eq!(second.line, "PATCH /v1/webhooks/wh_0 HTTP/1.1");
+    let sent: serde_json::Value = serde_json::from_str(&second.body).expect("JSON");
+    assert_eq!(
+        sent,
+        serde_json::json!({"secret": "whsec_BBBB", "kinds": [], "enabled": false})
+    );
+}
+
+#[test]
+fn webhooks_and_their_deliveries_are_told_in_words() {
+    let gone = r#"{"id":"wh_1","url":"https://b\u001b.example/","kinds":[],"box":"b","enabled":false,
+        "disabledReason":"it answered 410","createdAt":"2026-03-04T12:00:00Z","waiting":0}"#;
+    let list = format!(r#"{{"webhooks":[{HOOK}}},{gone}]}}"#);
+    let (url, _) = server(vec![ok(&list)]);
+    let shown = text(&run_at(&url, &["webhook", "ls"]).stdout);
+    assert!(shown.contains("wh_0  enabled"), "{shown}");
+    assert!(shown.contains("disabled: it answered 410"), "{shown}");
+    assert!(shown.contains("all events of b"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    let one = |seq: u8, more: &str| {
+        format!(r#"{{"id":"msg_wh_0_{seq}","seq":{seq},"box":"b","kind":"ready",{more}}}"#)
+    };
+    let list = [
+        one(4, r#""state":"waiting","tries":0"#),
+        one(
+            3,
+            r#""state":"waiting","tries":2,"error":"it answered 500","nextTryAt":"2026-03-04T12:00:00Z""#,
+        ),
+        one(
+            2,
+            r#""state":"given_up","tries":9,"error":"it answered 404""#,
+        ),
+        one(
+            1,
+            r#""state":"delivered","tries":1,"triedAt":"2026-03-04T12:00:00Z""#,
+        ),
+    ];
+    let (url, asked) = server(vec![ok(&format!(
+        r#"{{"deliveries":[{}]}}"#,
+        list.join(",")
+    ))]);
+    let shown = text(&run_at(&url, &["webhook", "deliveries", "wh_0"]).stdout);
+    let words = [
+        "waits for an earlier event of its box",
+        "it answered 500; again ",
+        "given up: it answered 404",
+        "delivered ",
+    ];
+    for (line, words) in shown.lines().skip(1).zip(words) {
+        assert!(line.contains(words), "{shown}");
+    }
+    assert_eq!(shown.lines().count(), 5);
+    let line = asked.recv().expect("a request").line;
+    assert_eq!(line, "GET /v1/webhooks/wh_0/deliveries?limit=30 HTTP/1.1");
+}
+
+#[test]
+fn a_test_ends_as_the_endpoint_took_it_and_webhooks_are_removed() {
+    let (url, asked) = server(vec![
+        ok(r#"{"ok":true,"id":"msg_1","status":204}"#),
+        ok(r#"{"ok":false,"id":"msg_2","error":"no connection to it"}"#),
+        ok(r#"{"ok":true}"#),
+    ]);
+    let taken = run_at(&url, &["webhook", "test", "wh_0"]);
+    assert_eq!(taken.status.code(), Some(0));
+    assert_eq!(text(&taken.stdout), "wh_0: taken, with HTTP status 204\n");
+    let not = run_at(&url, &["webhook", "test", "wh_0"]);
+    assert_eq!(not.status.code(), Some(1));
+    assert_eq!(text(&not.stdout), "wh_0: not taken: no connection to it\n");
+    let removed = run_at(&url, &["webhook", "rm", "wh_0"]);
+    assert_eq!(text(&removed.stdout), "wh_0: removed\n");
+    let lines: Vec<_> = asked.iter().map(|asked| asked.line).collect();
+    assert_eq!(lines[0], "POST /v1/webhooks/wh_0/test HTTP/1.1");
+    assert_eq!(lines[2], "DELETE /v1/webhooks/wh_0 HTTP/1.1");
+    let bad = run_at(&url, &["webhook", "rm", "../boxes"]);
+    assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+}
+
+fn run_at(url: &str, args: &[&str]) -> Output {
+    icebox(args)
+        .env("ICEBOX_URL", url)
+        .output()
+        .expect("it runs")
+}
+
+#[test]
+fn what_is_left_out_of_an_output_is_told_and_offsets_stay_true() {
+    let url = routed(|line, to| {
+        if line.contains("/procs ") {
+            let proc = r#"{"execId":"3f00000000000000","cmd":"x","background":false,"running":false,"timedOut":false,
+                "ms":1,"stdoutBytes":13,"stderrBytes":0,"outputUrl":"/o"}"#;
+            return whole(to, 200, &format!(r#"{{"procs":[{proc}]}}"#));
+        }
+        if line.contains("stderr") {
+            return whole(to, 200, "");
+        }
+        put(
+            to,
+            "HTTP/1.1 200 X\r\nx-icebox-offset: 0\r\nx-icebox-gap: 3-10\r\n",
+        );
+        put(to, "content-length: 6\r\nconnection: close\r\n\r\nabcXYZ");
+    });
+    let shown = run_at(&url, &["logs", ID, "3f"]);
+    assert_eq!(text(&shown.stdout), "abcXYZ");
+    assert_eq!(
+        text(&shown.stderr),
+        "icebox: 7 bytes are not kept any more\n"
+    );
+    let lines = run_at(&url, &["logs", "--json", ID, "3f"]);
+    let lines = text(&lines.stdout);
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines: Vec<serde_json::Value> = lines.collect();
+    assert_eq!(
+        lines,
+        [
+            serde_json::json!({"stream": "stdout", "offset": 0, "text": "abc"}),
+            serde_json::json!({"stream": "stdout", "offset": 10, "text": "XYZ"}),
+        ]
+    );
+}
+
+#[test]
+fn a_server_that_cannot_listen_says_so_and_nothing_else() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("its address").to_string();
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let output = icebox(&["serve", "--listen", &address, "--data"])
+        .arg(&data)
+        .output()
+        .expect("it runs");
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains(&format!("cannot listen on {address}")),
+        "{told}"
+    );
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(!data.exists(), "it touched nothing");
 }

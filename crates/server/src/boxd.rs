@@ -16,7 +16,7 @@ use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use icebox_lifecycle::BoxId;
-use icebox_wire::boxd::{BoxdClient, ConnectError, ErrorCode, ProcsRequest, WaitRequest};
+use icebox_wire::boxd::{BoxdClient, ConnectError, ErrorCode, ProcInfo, ProcsRequest, WaitRequest};
 
 use crate::driver::{BOXD_PORT, Driver, Stream};
 
@@ -81,8 +81,13 @@ impl Boxds {
         self.lock().remove(&id);
     }
 
-    /// Waits at most `limit` for a command's end: whether it came.
-    pub async fn wait(&self, id: BoxId, exec: &str, limit: Duration) -> Result<bool, WaitError> {
+    /// Waits at most `limit` for a command's end: the command, if it came.
+    pub async fn wait(
+        &self,
+        id: BoxId,
+        exec: &str,
+        limit: Duration,
+    ) -> Result<Option<ProcInfo>, WaitError> {
         let request = WaitRequest {
             exec_id: exec.to_owned(),
             wait_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
@@ -93,24 +98,20 @@ impl Boxds {
         let client = self.client(id);
         match client.wait_with_options(request, options).await {
             Ok(answer) => {
-                let answer = answer.into_owned();
-                Ok(!answer.result.proc.running)
+                let proc = ProcInfo::clone(&answer.into_owned().result.proc);
+                Ok((!proc.running).then_some(proc))
             }
             Err(error) if error.code == ErrorCode::NotFound => Err(WaitError::Unknown),
             Err(_) => Err(WaitError::Silent),
         }
     }
 
-    /// The commands that run in a box: their ids and what to call them.
-    pub async fn running(&self, id: BoxId) -> Result<Vec<(String, String)>, ConnectError> {
-        let request = ProcsRequest {
-            running_only: true,
-            ..ProcsRequest::default()
-        };
+    /// The commands of a box, those that run and those that have ended and are still known.
+    pub async fn procs(&self, id: BoxId) -> Result<Vec<ProcInfo>, ConnectError> {
         let options = CallOptions::default().with_timeout(SLACK);
+        let request = ProcsRequest::default();
         let answer = self.client(id).procs_with_options(request, options).await?;
-        let procs = answer.into_owned().procs.into_iter();
-        Ok(procs.map(|proc| (proc.exec_id, label(&proc.cmd))).collect())
+        Ok(answer.into_owned().procs.into_iter().collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BoxId, Client>> {

@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use icebox_lifecycle::Time;
+use tokio::sync::watch;
+
+/// How long is slept at most before the clock is looked at again: a host that slept wakes with another time.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// A clock; clones show the same time.
 #[derive(Clone, Debug)]
@@ -16,6 +20,8 @@ struct Inner {
     source: Source,
     /// The latest moment that was given out, so that a clock set back is not followed.
     latest_ms: AtomicI64,
+    /// Changes when a test clock was moved.
+    moved: watch::Sender<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +47,7 @@ impl Clock {
         Self(Arc::new(Inner {
             source,
             latest_ms: AtomicI64::new(floor.0),
+            moved: watch::Sender::new(()),
         }))
     }
 
@@ -68,8 +75,21 @@ impl Clock {
         match self.0.source {
             Source::Test => {
                 self.0.latest_ms.fetch_max(to.0, Ordering::AcqRel);
+                self.0.moved.send_replace(());
             }
             Source::System => {}
+        }
+    }
+
+    /// Waits until it is `at`; under a test clock until somebody moves it there.
+    pub async fn reached(&self, at: Time) {
+        let mut moved = self.0.moved.subscribe();
+        while self.now() < at {
+            match self.until(at) {
+                Some(wait) => tokio::time::sleep(wait.min(LOOK_AGAIN)).await,
+                // The sender lives as long as this clock.
+                None => drop(moved.changed().await),
+            }
         }
     }
 
@@ -114,6 +134,27 @@ mod tests {
         assert_eq!(clock.now(), ahead);
         clock.move_to(ahead + 1);
         assert_eq!(clock.now(), ahead, "a system clock cannot be moved");
+    }
+
+    #[tokio::test]
+    async fn a_moment_is_reached_when_the_clock_was_moved_there() {
+        let clock = Clock::test(Time(1_000));
+        clock.reached(Time(1_000)).await;
+        let waiting = tokio::spawn({
+            let clock = clock.clone();
+            async move {
+                clock.reached(Time(3_000)).await;
+                clock.now()
+            }
+        });
+        clock.move_to(Time(2_000));
+        tokio::task::yield_now().await;
+        clock.move_to(Time(3_000));
+        assert_eq!(waiting.await.unwrap(), Time(3_000));
+        let system = Clock::system(Time(0));
+        let soon = system.now() + 20;
+        system.reached(soon).await;
+        assert!(system.now() >= soon);
     }
 
     #[test]

@@ -36,6 +36,29 @@ pub struct Config {
     pub limits: Limits,
     /// What box time costs.
     pub prices: Prices,
+    /// What webhooks may do.
+    pub webhooks: WebhookSettings,
+}
+
+/// What webhooks may do.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebhookSettings {
+    /// Whose webhooks may go to addresses that are not on the public internet: loopback, private networks, link-local ones.
+    pub private_addresses: PrivateAddresses,
+}
+
+/// Whose webhooks may go to addresses that are not on the public internet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrivateAddresses {
+    /// No account's.
+    Nobody,
+    /// Those of the account that the first start made; its keys are the admin's.
+    #[default]
+    Admin,
+    /// Every account's: for a server all of whose users may reach what it reaches.
+    Everyone,
 }
 
 /// What the host gives away at most.
@@ -107,6 +130,7 @@ struct File {
     domain: Option<String>,
     limits: Limits,
     credits: PriceList,
+    webhooks: WebhookSettings,
 }
 
 /// `[credits]`: what box time costs, in credits.
@@ -201,6 +225,7 @@ impl Config {
                 test_clock: given.test_clock,
                 limits: file.limits,
                 prices,
+                webhooks: file.webhooks,
             }),
             Ok(_) | Err(()) => Err(ConfigError::Values(wrong)),
         }
@@ -353,6 +378,31 @@ mod tests {
         let none: Limits = toml::from_str("account_boxes = 0\ncpus = 0.0").unwrap();
         none.check(&mut wrong);
         assert_eq!(wrong.len(), 2, "{wrong:?}");
+    }
+
+    #[test]
+    fn private_addresses_are_the_admins_unless_the_file_says_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("icebox.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Config::load(Given {
+                config: Some(path.clone()),
+                ..Given::default()
+            })
+        };
+        let whose = |text: &str| load(text).unwrap().webhooks.private_addresses;
+        assert_eq!(whose(""), PrivateAddresses::Admin);
+        assert_eq!(
+            whose("[webhooks]\nprivate_addresses = \"everyone\"\n"),
+            PrivateAddresses::Everyone
+        );
+        assert_eq!(
+            whose("[webhooks]\nprivate_addresses = \"nobody\"\n"),
+            PrivateAddresses::Nobody
+        );
+        let refused = load("[webhooks]\nprivate_addresses = \"all\"\n").unwrap_err();
+        assert!(refused.to_string().contains("everyone"), "{refused}");
     }
 
     #[test]

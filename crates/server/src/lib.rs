@@ -10,16 +10,16 @@ pub mod driver;
 pub mod engine;
 pub mod random;
 pub mod record;
+mod serving;
 mod shared;
 pub mod steps;
 pub mod store;
+pub mod webhooks;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
@@ -29,9 +29,7 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::engine::{Engine, Parts, StartError};
 use crate::store::{Store, StoreError};
-
-/// How long requests under way may go on after the server was told to end.
-const GRACE: Duration = Duration::from_secs(5);
+use crate::webhooks::Webhooks;
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +48,6 @@ pub enum ServeError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Accepting connections failed for good.
-    #[error("cannot serve")]
-    Serve(#[source] std::io::Error),
 }
 
 /// A server that is put together and whose boxes are up to date.
@@ -78,7 +73,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         Clock::system(last_seen.unwrap_or_default())
     };
     let keys = store.keys(&config.data, clock.now())?;
-    let (reader, outbox) = (store.reader()?, store.reader()?);
+    let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
         store,
@@ -98,8 +93,10 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         reader,
         outbox,
     );
+    let webhooks = Webhooks::start(commands.clone(), hooks)?;
     let host = rustix::system::uname();
-    let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
+    let host = host.nodename().to_string_lossy();
+    let app = api::App::new(commands.clone(), webhooks, keys, &host);
     Ok(Server {
         router: api::router(app),
         engine,
@@ -108,17 +105,21 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     })
 }
 
+/// Listens on the address of the settings. Before anything else: a server that cannot be reached must not touch a box.
+pub async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
+    let address = config.listen;
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|source| ServeError::Listen { address, source })
+}
+
 /// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
 pub async fn serve(
+    listener: TcpListener,
     config: Config,
     driver: Arc<dyn Driver>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let address = config.listen;
-    // Before anything else: a server that cannot be reached must not touch a box.
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| ServeError::Listen { address, source })?;
     let server = build(config, driver).await?;
     tracing::info!(%address, "serving");
     let commands = server.commands.clone();
@@ -126,39 +127,7 @@ pub async fn serve(
         shutdown.await;
         commands.end_streams();
     };
-    let served = serve_on(listener, server.router, shutdown).await;
+    serving::serve(listener, server.router, shutdown).await;
     server.engine.shut_down().await;
-    served
-}
-
-async fn serve_on(
-    listener: TcpListener,
-    router: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), ServeError> {
-    // Small answers must not wait for more to send.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection went away before it was served");
-        }
-    });
-    let (told, end) = tokio::sync::watch::channel(false);
-    let graceful = async move {
-        shutdown.await;
-        told.send_replace(true);
-    };
-    let serving = axum::serve(listener, router).with_graceful_shutdown(graceful);
-    let too_long = async move {
-        let mut end = end;
-        // An error means that the server ended by itself.
-        if end.wait_for(|told| *told).await.is_ok() {
-            tokio::time::sleep(GRACE).await;
-        } else {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        served = async { serving.await } => served.map_err(ServeError::Serve),
-        () = too_long => Ok(()),
-    }
+    Ok(())
 }

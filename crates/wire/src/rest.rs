@@ -21,6 +21,10 @@ pub const AGENT_HEADER: &str = "x-psbx-agent";
 /// The header of an output answer that says at which offset of the stream its body begins.
 pub const OUTPUT_OFFSET_HEADER: &str = "x-icebox-offset";
 
+/// The header of an output answer that says which bytes its body leaves out, as `from-to`: the one before the gap is
+/// followed by the one at `to`. Absent when none is left out.
+pub const OUTPUT_GAP_HEADER: &str = "x-icebox-gap";
+
 /// Body of `POST /v1/boxes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -277,7 +281,7 @@ pub struct ProcsResponse {
 }
 
 /// One command of a box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcView {
     /// Its id.
@@ -307,6 +311,46 @@ pub struct ProcView {
     pub stderr_bytes: u64,
     /// Where the whole output is.
     pub output_url: String,
+    /// What of either stream is not kept any more.
+    #[serde(default, skip_serializing_if = "Gaps::is_empty")]
+    pub gap: Gaps,
+    /// The box cannot be asked: this is what the record says, and sizes of output are not in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recorded: bool,
+    /// `unknown` when the record does not say how it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Why the call that ran it failed, from the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What of a command's output was dropped: the middle of a stream that grew too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gaps {
+    /// Of its standard output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<Gap>,
+    /// Of its standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Gap>,
+}
+
+impl Gaps {
+    /// Whether everything is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Bytes of a stream that are not kept any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The offset of the first of them.
+    pub from: u64,
+    /// The offset of the first one behind them.
+    pub to: u64,
 }
 
 /// Answer of `GET /v1/boxes`.
@@ -391,9 +435,11 @@ pub struct OkResponse {
 mod account;
 mod capacity;
 mod view;
+mod webhook;
 pub use account::*;
 pub use capacity::*;
 pub use view::*;
+pub use webhook::*;
 
 /// Reads a field that may be `null`, so that "absent" and "null" stay apart.
 fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>

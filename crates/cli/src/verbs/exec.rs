@@ -246,11 +246,17 @@ fn pass_on(
     let partial = ended.truncated == Some(true) || text.contains(char::REPLACEMENT_CHARACTER);
     match &ended.output_url {
         Some(url) if partial => {
-            let (_, mut rest) = client.output(url, stream, written.to, false)?;
-            match printer::copy(&mut rest, to)? {
-                (_, None) => Ok(()),
-                (_, Some(error)) => Err(client.lost(error)),
+            let mut rest = client.output(url, stream, written.to, false)?;
+            let mut at = written.to;
+            for (begins, length) in rest.parts() {
+                printer::not_kept(at, begins);
+                match printer::copy(&mut (&mut rest.bytes).take(length), to)? {
+                    (copied, None) if copied == length => at = begins + copied,
+                    (_, None) => break,
+                    (_, Some(error)) => return Err(client.lost(error)),
+                }
             }
+            Ok(())
         }
         Some(_) | None => {
             let from = usize::try_from(written.to).unwrap_or(usize::MAX);

@@ -1,7 +1,7 @@
 //! `icebox logs`: the kept output of a command, from any offset, also while it runs. Owns reading on at the same offset
 //! when the connection breaks.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use icebox_wire::rest::ProcView;
 
-use crate::client::{Client, Stream};
+use crate::client::{Client, Output, Stream};
 use crate::error::CliError;
 use crate::jsonl::JsonLines;
 use crate::printer::{self, note};
@@ -89,12 +89,12 @@ impl Logs {
         let mut failures = 0;
         loop {
             let broke = match client.output(url, stream, at, self.follow) {
-                Ok((begins, mut bytes)) => {
-                    to.skip(at, begins)?;
-                    let (copied, end) = printer::copy(&mut bytes, to.writer())?;
-                    at = begins + copied;
-                    let Some(error) = end else { return to.end() };
-                    failures = if copied > 0 { 0 } else { failures };
+                Ok(output) => {
+                    let before = at;
+                    let Some(error) = copy_parts(output, &mut to, &mut at)? else {
+                        return to.end();
+                    };
+                    failures = if at > before { 0 } else { failures };
                     client.lost(error)
                 }
                 Err(error @ (CliError::Lost { .. } | CliError::Unreachable { .. }))
@@ -111,6 +111,24 @@ impl Logs {
             thread::sleep(Duration::from_secs(1));
         }
     }
+}
+
+/// Passes an output on, `at` the offset behind it. What broke it, if it did not come to its end.
+fn copy_parts(
+    mut output: Output,
+    to: &mut Sink,
+    at: &mut u64,
+) -> Result<Option<std::io::Error>, CliError> {
+    for (begins, length) in output.parts() {
+        to.skip(*at, begins)?;
+        let mut part = (&mut output.bytes).take(length);
+        let (copied, end) = printer::copy(&mut part, to.writer())?;
+        *at = begins + copied;
+        if end.is_some() || copied < length {
+            return Ok(end);
+        }
+    }
+    Ok(None)
 }
 
 /// Where one stream goes.
@@ -130,11 +148,7 @@ impl Sink {
     /// The next bytes begin at `begins` where `at` was wanted.
     fn skip(&mut self, at: u64, begins: u64) -> Result<(), CliError> {
         match self {
-            Self::Raw(_) if begins > at => note(&format!(
-                "icebox: {} bytes are not kept any more",
-                begins - at
-            )),
-            Self::Raw(_) => {}
+            Self::Raw(_) => printer::not_kept(at, begins),
             Self::Json(lines) => lines
                 .skip_to(begins)
                 .map_err(CliError::io("pass the output on"))?,
@@ -192,7 +206,7 @@ mod tests {
             ms: 1,
             stdout_bytes: 0,
             stderr_bytes: 0,
-            output_url: String::new(),
+            ..ProcView::default()
         };
         vec![
             proc("3f00000000000000"),

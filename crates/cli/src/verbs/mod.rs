@@ -16,6 +16,7 @@ mod start;
 mod status;
 mod stop;
 mod wake;
+mod webhook;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub(crate) enum Verb {
     Wake(wake::Wake),
     Stop(stop::Stop),
     Restore(restore::Restore),
+    Webhook(webhook::Webhook),
     Key(key::Key),
     Completions(completions::Completions),
 }
@@ -68,6 +70,7 @@ impl Verb {
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
+            Self::Webhook(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
             Self::Completions(verb) => verb.run(),
         }
@@ -88,6 +91,7 @@ impl Verb {
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
             Self::Key(verb) => verb.json(),
+            Self::Webhook(verb) => verb.json(),
             Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
         }
     }
@@ -108,6 +112,7 @@ impl Verb {
             | Self::Wake(_)
             | Self::Stop(_)
             | Self::Restore(_)
+            | Self::Webhook(_)
             | Self::Key(_)
             | Self::Completions(_) => None,
         }

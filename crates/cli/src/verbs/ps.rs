@@ -123,7 +123,7 @@ mod tests {
             ms: 1,
             stdout_bytes: 0,
             stderr_bytes: 0,
-            output_url: String::new(),
+            ..ProcView::default()
         };
         let procs: Vec<_> = (0..30).map(proc).collect();
         let some = shown(&procs, false);

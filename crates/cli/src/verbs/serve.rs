@@ -63,9 +63,6 @@ impl Serve {
             config: self.config,
             test_clock: self.test_clock,
         })?;
-        let driver = ContainerDriver::open(&config.data, &ContainerDriver::find_boxd())
-            .map_err(CliError::Host)?;
-        announce(&config, &driver.capabilities());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers())
             .enable_all()
@@ -73,7 +70,11 @@ impl Serve {
             .map_err(CliError::io("start the async runtime"))?;
         runtime.block_on(async {
             let shutdown = asked_to_end()?;
-            icebox_server::serve(config, Arc::new(driver), shutdown).await?;
+            let listener = icebox_server::listen(&config).await?;
+            let driver = ContainerDriver::open(&config.data, &ContainerDriver::find_boxd())
+                .map_err(CliError::Host)?;
+            announce(&config, &driver.capabilities());
+            icebox_server::serve(listener, config, Arc::new(driver), shutdown).await?;
             Ok(ExitCode::SUCCESS)
         })
     }

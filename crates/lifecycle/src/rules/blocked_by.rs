@@ -1,5 +1,7 @@
 //! Rule 4.6: what keeps a box awake, for readers. Owns the list.
 
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec::Vec;
 
 use crate::forecast::{Hold, HoldKind};
@@ -44,12 +46,11 @@ pub(crate) fn list(sb: &Sandbox, now: Time) -> Vec<Hold> {
         0
     };
     let usual = sb.idle_since() + ahead + freeze_after_ms;
-    let label = sb.holds.background.first().map(|first| first.label.clone());
     let bounded = [
         (
             HoldKind::Background,
             background::until(sb).map(|until| until + ahead),
-            label,
+            commands(sb),
         ),
         (HoldKind::Url, requests::until(sb), None),
         (
@@ -74,4 +75,15 @@ pub(crate) fn list(sb: &Sandbox, now: Time) -> Vec<Hold> {
         });
     }
     list
+}
+
+/// What to call the background commands: the first by its name, the others by their number.
+fn commands(sb: &Sandbox) -> Option<Box<str>> {
+    match &*sb.holds.background {
+        [] => None,
+        [one] => Some(one.label.clone()),
+        [first, others @ ..] => {
+            Some(format!("{} and {} more", first.label, others.len()).into_boxed_str())
+        }
+    }
 }

@@ -32,6 +32,8 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),
         Kind::StartFailed => (StatusCode::INTERNAL_SERVER_ERROR, "start_failed"),
         Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        Kind::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
+        Kind::TooMany => (StatusCode::CONFLICT, "too_many"),
         Kind::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy"),
         Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
     }

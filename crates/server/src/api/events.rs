@@ -17,13 +17,12 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use icebox_wire::rest::EventView;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::input::Params;
 use super::{App, error};
 use crate::commands::check::unfit;
-use crate::commands::trouble::timestamp;
-use crate::commands::{Caller, EventReader, EventsRequest, Trouble};
+use crate::commands::{Caller, EventReader, EventsRequest, Trouble, event_view};
 use crate::store::Told;
 
 const SSE: &str = "text/event-stream";
@@ -89,7 +88,7 @@ fn items(reader: EventReader) -> impl stream::Stream<Item = Item> {
     stream::unfold(sending, |mut sending| async move {
         loop {
             if let Some(told) = sending.page.pop_front() {
-                return Some((Item::Event(view(told)), sending));
+                return Some((Item::Event(event_view(told)), sending));
             }
             match sending.reader.as_mut()?.next().await {
                 Ok(Some(page)) => sending.page = page.into(),
@@ -142,24 +141,4 @@ fn json_lines(reader: EventReader) -> Response {
 fn json(value: &impl Serialize) -> String {
     // Our own types of plain texts and numbers always have a JSON form.
     serde_json::to_string(value).unwrap_or_default()
-}
-
-/// What the store keeps of an event beside its columns.
-#[derive(Default, Deserialize)]
-struct More {
-    from: Option<String>,
-    text: Option<String>,
-}
-
-fn view(told: Told) -> EventView {
-    let more: More = serde_json::from_str(&told.body).unwrap_or_default();
-    EventView {
-        seq: told.seq,
-        at: timestamp(told.at),
-        id: told.id,
-        kind: told.kind,
-        from: more.from,
-        rule: told.rule,
-        text: more.text,
-    }
 }

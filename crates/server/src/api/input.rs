@@ -1,6 +1,8 @@
 //! Reading requests strictly: who calls, JSON bodies, and queries. Owns the words for input that cannot be read; what a
 //! value may be is said in [`crate::commands::check`].
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -14,6 +16,8 @@ use crate::store::Holder;
 
 /// The largest body, in bytes.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
+/// How long it may take to arrive.
+const BODY_WAIT: Duration = Duration::from_secs(60);
 
 impl FromRequestParts<App> for Caller {
     type Rejection = Trouble;
@@ -71,13 +75,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Trouble;
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Trouble> {
-        let bytes = axum::body::to_bytes(request.into_body(), BODY_LIMIT).await;
-        let bytes = bytes.map_err(|_| {
-            Trouble::new(
-                Kind::TooLarge,
-                format!("the body must be at most {BODY_LIMIT} bytes, and arrive whole"),
-            )
-        })?;
+        let bytes = read_whole(request.into_body(), BODY_WAIT).await?;
         let json: &[u8] = if bytes.trim_ascii().is_empty() {
             b"{}"
         } else {
@@ -85,6 +83,21 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         };
         parse(json).map(Self)
     }
+}
+
+async fn read_whole(body: axum::body::Body, wait: Duration) -> Result<axum::body::Bytes, Trouble> {
+    let bytes = axum::body::to_bytes(body, BODY_LIMIT);
+    let bytes = tokio::time::timeout(wait, bytes).await.map_err(|_| {
+        let limit = wait.as_secs();
+        let text = format!("the body must arrive whole within {limit} s");
+        Trouble::new(Kind::TooSlow, text)
+    })?;
+    bytes.map_err(|_| {
+        Trouble::new(
+            Kind::TooLarge,
+            format!("the body must be at most {BODY_LIMIT} bytes, and arrive whole"),
+        )
+    })
 }
 
 fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
@@ -206,5 +219,25 @@ impl Params {
             Some(Ok(number)) if range.contains(&number) => Ok(Some(number)),
             Some(Ok(_) | Err(_)) => Err(unfit(name)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use futures_util::{StreamExt as _, stream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_never_comes_whole_is_not_waited_for() {
+        let beginning = stream::iter([Ok::<_, std::io::Error>("{\"cmd\": ")]);
+        let body = Body::from_stream(beginning.chain(stream::pending()));
+        let slow = read_whole(body, Duration::from_millis(20))
+            .await
+            .unwrap_err();
+        assert_eq!(slow.kind, Kind::TooSlow);
+        let whole = read_whole(Body::from("{}"), BODY_WAIT).await.unwrap();
+        assert_eq!(&whole[..], b"{}");
     }
 }

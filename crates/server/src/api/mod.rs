@@ -10,6 +10,7 @@ mod input;
 mod ops;
 mod procs;
 mod view;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -18,11 +19,13 @@ use axum::routing::{get, post};
 
 use crate::commands::Commands;
 use crate::store::Keys;
+use crate::webhooks::Webhooks;
 
 /// What every handler has.
 #[derive(Clone)]
 pub struct App {
     commands: Commands,
+    webhooks: Webhooks,
     keys: Arc<Keys>,
     host: Arc<str>,
 }
@@ -30,9 +33,10 @@ pub struct App {
 impl App {
     /// Puts it together; `host` is what views call this machine.
     #[must_use]
-    pub fn new(commands: Commands, keys: Keys, host: &str) -> Self {
+    pub fn new(commands: Commands, webhooks: Webhooks, keys: Keys, host: &str) -> Self {
         Self {
             commands,
+            webhooks,
             keys: Arc::new(keys),
             host: host.into(),
         }
@@ -51,6 +55,15 @@ pub fn router(app: App) -> Router {
         .route("/v1/accounts/{name}/keys", post(account::add_key))
         .route("/v1/accounts/{name}/credits", post(account::set_credits))
         .route("/v1/events", get(events::events))
+        .route("/v1/webhooks", get(webhooks::list).post(webhooks::create))
+        .route(
+            "/v1/webhooks/{id}",
+            get(webhooks::get)
+                .patch(webhooks::patch)
+                .delete(webhooks::remove),
+        )
+        .route("/v1/webhooks/{id}/test", post(webhooks::test))
+        .route("/v1/webhooks/{id}/deliveries", get(webhooks::deliveries))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
         .route("/v1/agents/{id}/leave", post(ops::leave))
         .route("/v1/boxes", get(boxes::list).post(boxes::start))

@@ -5,12 +5,14 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body as Bytes;
 use axum::extract::{Path, State};
-use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use icebox_lifecycle::BoxId;
-use icebox_wire::rest::{ExecRequest, ExecResponse, OUTPUT_OFFSET_HEADER, ProcView, ProcsResponse};
+use icebox_wire::rest::{
+    ExecRequest, ExecResponse, OUTPUT_GAP_HEADER, OUTPUT_OFFSET_HEADER, ProcView, ProcsResponse,
+};
 
 use super::App;
 use super::boxes::Nothing;
@@ -91,12 +93,21 @@ pub(super) async fn output(
         follow: params.flag("follow")?,
     };
     let first = app.commands.output(&caller, &id, request).await?;
-    let offset = first.offset.to_string();
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers.insert(OUTPUT_OFFSET_HEADER, first.offset.into());
+    if let Some(gap) = &first.gap {
+        let gap = HeaderValue::try_from(format!("{}-{}", gap.start, gap.end));
+        // Digits and a dash are always fit for a header.
+        headers.extend(
+            gap.ok()
+                .map(|gap| (HeaderName::from_static(OUTPUT_GAP_HEADER), gap)),
+        );
+    }
     let body = Bytes::from_stream(stream::unfold(Step::Have(first), step));
-    let headers = [
-        (CONTENT_TYPE, "application/octet-stream".to_owned()),
-        (HeaderName::from_static(OUTPUT_OFFSET_HEADER), offset),
-    ];
     Ok((headers, body).into_response())
 }
 

@@ -195,7 +195,9 @@ fn why_view(why: Why) -> rest::WhyView {
     }
 }
 
+/// A step for readers. How a command ended that nobody waited for is told of the command itself (rule 11.3).
 fn step_view(step: StoredStep) -> rest::StepView {
+    let waited_for = step.detail.as_deref() != Some("background");
     rest::StepView {
         at: timestamp(step.at),
         kind: step.kind,
@@ -204,9 +206,9 @@ fn step_view(step: StoredStep) -> rest::StepView {
         detail: step.detail,
         ms: step.ending.ms,
         ok: step.ending.error.is_none(),
-        exit_code: step.ending.exit_code,
-        signal: step.ending.signal,
-        timed_out: step.ending.timed_out.then_some(true),
+        exit_code: step.ending.exit_code.filter(|_| waited_for),
+        signal: step.ending.signal.filter(|_| waited_for),
+        timed_out: (step.ending.timed_out && waited_for).then_some(true),
         error: step.ending.error,
     }
 }

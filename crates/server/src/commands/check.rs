@@ -131,6 +131,14 @@ const FIELDS: &[(&str, &str)] = &[
     ("waitSec", "a whole number from 0 to 300 (seconds)"),
     ("graceSec", "a whole number from 0 to 60 (seconds)"),
     ("client", "a text"),
+    ("url", "a text of at most 2000 bytes"),
+    ("kinds", "a list of kinds of events"),
+    ("box", "the id of a box"),
+    (
+        "secret",
+        "`whsec_` and the base64 of 24 to 64 bytes, or absent",
+    ),
+    ("enabled", "true or false"),
 ];
 
 /// What a field takes, if it is one of ours. Positions in lists and keys of maps do not matter.

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use icebox_wire::rest::EventView;
+use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::trouble::{Kind, Trouble};
+use super::trouble::{Kind, Trouble, timestamp};
 use super::{Caller, Commands};
 use crate::record::AccountId;
 use crate::store::{EventPage, Reader, Told};
@@ -122,6 +124,12 @@ impl Commands {
     pub fn end_streams(&self) {
         self.0.outbox.ending.send_replace(true);
     }
+
+    /// Becomes true when the server is about to end.
+    #[must_use]
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.0.outbox.ending.subscribe()
+    }
 }
 
 impl EventReader {
@@ -169,6 +177,28 @@ impl EventReader {
             changed = self.news.changed() => changed.is_ok(),
             _ = self.ending.wait_for(|ending| *ending) => false,
         }
+    }
+}
+
+/// What the store keeps of an event beside its columns.
+#[derive(Default, Deserialize)]
+struct More {
+    from: Option<String>,
+    text: Option<String>,
+}
+
+/// An event as outsiders see it, however they hear of it.
+#[must_use]
+pub fn event_view(told: Told) -> EventView {
+    let more: More = serde_json::from_str(&told.body).unwrap_or_default();
+    EventView {
+        seq: told.seq,
+        at: timestamp(told.at),
+        id: told.id,
+        kind: told.kind,
+        from: more.from,
+        rule: told.rule,
+        text: more.text,
     }
 }
 

@@ -10,14 +10,14 @@ use icebox_wire::boxd::{
     self, ConnectError, ErrorCode, ProcInfo, ProcRequest, ProcResult, ProcsRequest,
     StopProcRequest, WaitRequest,
 };
-use icebox_wire::rest::{ExecRequest, ExecResponse, ProcView};
+use icebox_wire::rest::{ExecRequest, ExecResponse, Gap, Gaps, ProcView};
 
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, check, room, wait};
 use crate::boxd::label;
 use crate::engine::{CallUnderWay, Patience, View};
 use crate::random;
-use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, cut};
+use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
 
 /// How much of each stream an answer carries, in bytes.
 const TAIL_BYTES: u32 = 16 * 1024;
@@ -159,7 +159,8 @@ impl Commands {
             .collect())
     }
 
-    /// One command; waits for its end at most `wait`.
+    /// One command; waits for its end at most `wait`. When its box cannot be asked any more, or does not know it, what
+    /// the record says of it (rule 12.2). A frozen box wakes for the question, for it is one of the calls that act (3.1).
     pub async fn proc(
         &self,
         caller: &Caller,
@@ -168,6 +169,22 @@ impl Commands {
         wait: Duration,
     ) -> Result<ProcView, Trouble> {
         let id = self.find(caller, id)?.id();
+        match self.ask_for_proc(caller, id, exec_id, wait).await {
+            Err(trouble) if may_be_recorded(trouble.kind) => {
+                let recorded = self.recorded(id, exec_id).await?;
+                recorded.ok_or(trouble)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn ask_for_proc(
+        &self,
+        caller: &Caller,
+        id: BoxId,
+        exec_id: &str,
+        wait: Duration,
+    ) -> Result<ProcView, Trouble> {
         let (call, _) = self.acting(caller, id, false).await?;
         let info = self
             .ask_daemon(&call, id, false, || {
@@ -323,9 +340,7 @@ fn said(error: &ConnectError) -> Trouble {
 
 /// The step that a command is (rule 11.3), before it ran; `None` for an adapter's housekeeping.
 fn step(request: &ExecRequest, exec_id: &str, at: Time) -> Option<HistoryStep> {
-    let cwd = request.cwd.as_deref().unwrap_or_default();
-    let cwd = format!("{}/", cwd.strip_prefix("/work/").unwrap_or(cwd));
-    if cwd.starts_with(".psbx-sync/") || request.cmd.contains("/work/.psbx-sync/") {
+    if is_housekeeping(&request.cmd, request.cwd.as_deref().unwrap_or_default()) {
         return None;
     }
     Some(HistoryStep {
@@ -400,6 +415,47 @@ fn proc_view(id: BoxId, proc: &ProcInfo, now_ms: i64) -> ProcView {
         stdout_bytes: proc.stdout_bytes,
         stderr_bytes: proc.stderr_bytes,
         output_url: output_url(id, &proc.exec_id),
+        gap: Gaps {
+            stdout: gap(proc.stdout_dropped_from, proc.stdout_dropped_to),
+            stderr: gap(proc.stderr_dropped_from, proc.stderr_dropped_to),
+        },
+        ..ProcView::default()
+    }
+}
+
+fn gap(from: u64, to: u64) -> Option<Gap> {
+    (from < to).then_some(Gap { from, to })
+}
+
+/// Whether a box that says this may have commands that only the record knows.
+fn may_be_recorded(kind: Kind) -> bool {
+    let kinds = [
+        Kind::BoxGone,
+        Kind::Interrupted,
+        Kind::NoCredits,
+        Kind::WakeFailed,
+        Kind::NotFound,
+    ];
+    kinds.contains(&kind)
+}
+
+/// What the record says of a command. Nobody knows more of it, nor what it wrote.
+pub(super) fn recorded_view(id: BoxId, exec_id: &str, step: StoredStep) -> ProcView {
+    let ending = step.ending;
+    let known = ending.exit_code.is_some() || ending.signal.is_some() || ending.timed_out;
+    ProcView {
+        exec_id: exec_id.to_owned(),
+        cmd: step.summary,
+        background: step.detail.as_deref() == Some("background"),
+        exit_code: ending.exit_code,
+        signal: ending.signal,
+        timed_out: ending.timed_out,
+        ms: ending.ms.unwrap_or(0),
+        output_url: output_url(id, exec_id),
+        recorded: true,
+        outcome: (!known).then(|| "unknown".to_owned()),
+        error: ending.error,
+        ..ProcView::default()
     }
 }
 

@@ -17,6 +17,7 @@ mod wait;
 use std::sync::Arc;
 
 use icebox_lifecycle::{BoxId, CallKind};
+use icebox_wire::rest::ProcView;
 
 use crate::boxd::Boxds;
 use crate::clock::Clock;
@@ -26,7 +27,7 @@ use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, Patience, V
 use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
 
-pub use events::{EventReader, EventsRequest};
+pub use events::{EventReader, EventsRequest, event_view};
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use trouble::{Kind, Trouble};
@@ -132,6 +133,16 @@ impl Commands {
             .await
             .map_err(|error| Trouble::internal(&error))?
             .map_err(|error: StoreError| Trouble::internal(&error))
+    }
+
+    /// What the record says of a command.
+    async fn recorded(&self, id: BoxId, exec_id: &str) -> Result<Option<ProcView>, Trouble> {
+        let (reader, exec) = (Arc::clone(&self.0.reader), exec_id.to_owned());
+        let step = tokio::task::spawn_blocking(move || reader.step_of(id, &exec)).await;
+        let step = step
+            .map_err(|error| Trouble::internal(&error))?
+            .map_err(|error| Trouble::internal(&error))?;
+        Ok(step.map(|step| exec::recorded_view(id, exec_id, step)))
     }
 
     /// Begins a call that acts on a box of the caller, and waits until it is ready.

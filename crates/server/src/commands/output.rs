@@ -1,6 +1,8 @@
 //! Kept output of a command, from an offset, as a stream of pieces that never waits in memory: the next piece is fetched
-//! when the last one was taken. Following holds the box in use, and ends with the reader or the command.
+//! when the last one was taken. Following holds the box in use, and ends with the reader or the command. Offsets count every
+//! byte the command ever wrote: what is not kept any more is told beside the bytes, never among them.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +10,7 @@ use connectrpc::client::CallOptions;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::{self, OutputResponse, Stream};
 
-use super::trouble::Trouble;
+use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands};
 use crate::engine::CallUnderWay;
 
@@ -45,8 +47,10 @@ pub enum StreamName {
 pub struct OutputPiece {
     /// At which byte of the stream it begins.
     pub offset: u64,
-    /// The bytes; a gap that is not kept any more is marked in words.
+    /// The bytes.
     pub bytes: Bytes,
+    /// What is left out at or behind the offset that was asked for: bytes that are not kept any more.
+    pub gap: Option<Range<u64>>,
     /// How to go on; `None` after the last piece.
     pub next: Option<Reading>,
 }
@@ -59,6 +63,8 @@ pub struct Reading {
     request: OutputRequest,
     /// Where reading ends if it does not follow.
     end: Option<u64>,
+    /// The gap that the reader was told of with the first piece.
+    told: Option<Option<Range<u64>>>,
 }
 
 impl Commands {
@@ -77,6 +83,7 @@ impl Commands {
             call,
             request,
             end: None,
+            told: None,
         };
         reading.read(Duration::ZERO).await
     }
@@ -95,14 +102,18 @@ impl Reading {
 
     async fn read(mut self, wait: Duration) -> Result<OutputPiece, Trouble> {
         let answer = self.ask(wait).await?;
-        let from = self.request.offset;
-        let offset = answer.data_offset;
-        let mut bytes = answer.data;
-        if offset > from && answer.dropped_to > answer.dropped_from {
-            let lost = answer.dropped_to - answer.dropped_from;
-            let mark = format!("\n[{lost} bytes of output are not kept]\n");
-            bytes.splice(0..0, mark.into_bytes());
-        }
+        let (from, offset) = (self.request.offset, answer.data_offset);
+        let gap = match &self.told {
+            None => gap(from, &answer),
+            Some(told) => {
+                let crossed = offset > from && !answer.data.is_empty();
+                if crossed && *told != Some(from..offset) {
+                    return Err(moved_on(from, offset));
+                }
+                told.clone()
+            }
+        };
+        self.told = Some(gap.clone());
         let end = *self.end.get_or_insert(answer.total_bytes);
         let read_all = if self.request.follow {
             answer.eof
@@ -112,7 +123,8 @@ impl Reading {
         self.request.offset = answer.next_offset;
         Ok(OutputPiece {
             offset,
-            bytes: bytes.into(),
+            bytes: answer.data.into(),
+            gap,
             next: (!read_all).then_some(self),
         })
     }
@@ -143,4 +155,22 @@ impl Reading {
             .ask_daemon(&self.call, self.id, false, attempt)
             .await
     }
+}
+
+/// What is missing at or behind the offset that was asked for.
+fn gap(from: u64, answer: &OutputResponse) -> Option<Range<u64>> {
+    let missing = if answer.data_offset > from {
+        from..answer.data_offset
+    } else {
+        answer.dropped_from.max(from)..answer.dropped_to
+    };
+    (!missing.is_empty()).then_some(missing)
+}
+
+/// The command wrote so much meanwhile that a reader this slow would miss what it was not told of.
+fn moved_on(from: u64, offset: u64) -> Trouble {
+    Trouble::new(
+        Kind::Busy,
+        format!("the bytes from {from} to {offset} are not kept any more; go on at {offset}"),
+    )
 }

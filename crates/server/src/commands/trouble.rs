@@ -45,8 +45,12 @@ pub enum Kind {
     StartFailed,
     /// More than fits.
     TooLarge,
+    /// It did not arrive in time.
+    TooSlow,
     /// Too much at once.
     Busy,
+    /// No more of these fit.
+    TooMany,
     /// Our fault; the id is in the log.
     Internal,
 }
@@ -103,6 +107,8 @@ impl Trouble {
                 | Kind::LifetimeOver
                 | Kind::StartFailed
                 | Kind::TooLarge
+                | Kind::TooSlow
+                | Kind::TooMany
                 | Kind::Internal => None,
             },
         }

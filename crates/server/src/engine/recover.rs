@@ -19,6 +19,7 @@ const AT_A_TIME: usize = 1_000;
 /// Brings every box up to date. Gives the boxes that the driver has and no record names.
 pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<BoxId>, StartError> {
     let now = core.clock.now();
+    core.watches.down_since = core.store.last_seen()?.unwrap_or(now);
     core.record_gap(now)?;
     for account in core.store.accounts()? {
         core.billing.accounts.put(account.into());

@@ -1,20 +1,23 @@
 //! Keeps an eye on boxes that run: whether their first process lives, and when their background commands end. A box
-//! that does not run has no task here. Reports to the inbox; decides nothing.
+//! that does not run has no task here. Reports to the inbox, with what commands came to that no call waits for (rules 11.3,
+//! 12.2); decides nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use icebox_lifecycle::{BoxId, Event, State};
+use icebox_lifecycle::{BoxId, Event, State, Time};
+use icebox_wire::boxd::ProcInfo;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::inbox::{Message, Sender};
 use super::views::View;
-use crate::boxd::{Boxds, WaitError};
+use crate::boxd::{Boxds, WaitError, label};
 use crate::driver::{Driver, DriverError};
+use crate::store::{Ending, HistoryStep, SUMMARY_LEN, cut, is_housekeeping};
 
 /// Waits for commands that are under way at a time in one box, each on a connection of its own.
 const WAITS_AT_A_TIME: usize = 16;
@@ -31,6 +34,8 @@ pub(super) struct Watches {
     inbox: Sender,
     latest: u64,
     running: HashMap<BoxId, Watch>,
+    /// When the last server was last known to be alive.
+    pub(super) down_since: Time,
 }
 
 struct Watch {
@@ -54,6 +59,7 @@ impl Watches {
             inbox,
             latest: 0,
             running: HashMap::new(),
+            down_since: Time(0),
         }
     }
 
@@ -103,11 +109,12 @@ impl Watches {
         self.boxds.forget(id);
     }
 
-    /// Finds the commands that run in a box which an earlier server started. Their callers are gone, so all of them
-    /// count as background commands now.
+    /// Finds the commands of a box which an earlier server started. Their callers are gone, so those that run count as
+    /// background commands now, and what the others came to since then is written down.
     pub(super) fn adopt(&self, view: &View) {
         let (boxds, inbox) = (Arc::clone(&self.boxds), self.inbox.clone());
-        self.runtime.spawn(adopt(boxds, view.id(), inbox));
+        let adopt = adopt(boxds, view.id(), inbox, self.down_since);
+        self.runtime.spawn(adopt);
     }
 
     fn begin(&mut self, id: BoxId) {
@@ -152,7 +159,12 @@ async fn follow(boxds: Arc<Boxds>, id: BoxId, commands: Vec<Box<str>>, inbox: Se
         .into_iter()
         .map(|exec| until_end(&boxds, id, exec, wait, &turns))
         .collect();
-    while let Some(exec) = ends.next().await {
+    while let Some((exec, proc)) = ends.next().await {
+        if let Some(step) = proc.as_ref().and_then(step_of)
+            && inbox.send(Message::Step(id, step)).await.is_err()
+        {
+            return;
+        }
         let ended = Event::BackgroundEnded { exec };
         if inbox.send(Message::Event(id, ended)).await.is_err() {
             return;
@@ -166,35 +178,68 @@ async fn until_end(
     exec: Box<str>,
     wait: Duration,
     turns: &Semaphore,
-) -> Box<str> {
+) -> (Box<str>, Option<ProcInfo>) {
     loop {
         let Ok(turn) = turns.acquire().await else {
-            return exec;
+            return (exec, None);
         };
         let waited = boxds.wait(id, &exec, wait).await;
         drop(turn);
         match waited {
-            Ok(true) | Err(WaitError::Unknown) => return exec,
-            Ok(false) => {}
+            Ok(Some(proc)) => return (exec, Some(proc)),
+            Err(WaitError::Unknown) => return (exec, None),
+            Ok(None) => {}
             Err(WaitError::Silent) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-async fn adopt(boxds: Arc<Boxds>, id: BoxId, inbox: Sender) {
+/// The step that a command is which no call waits for any more, when it has ended.
+fn step_of(proc: &ProcInfo) -> Option<Box<HistoryStep>> {
+    if is_housekeeping(&proc.cmd, "") {
+        return None;
+    }
+    let ended_ms = proc.ended_ms?;
+    Some(Box::new(HistoryStep {
+        at: Time(proc.started_ms),
+        exec: Some(proc.exec_id.clone()),
+        kind: "exec",
+        summary: cut(&proc.cmd, SUMMARY_LEN),
+        note: None,
+        detail: proc.background.then_some("background"),
+        ending: Ending {
+            ms: u64::try_from(ended_ms - proc.started_ms).ok(),
+            error: None,
+            exit_code: proc.exit_code.filter(|_| !proc.timed_out),
+            signal: proc.signal.clone(),
+            timed_out: proc.timed_out,
+        },
+    }))
+}
+
+async fn adopt(boxds: Arc<Boxds>, id: BoxId, inbox: Sender, down_since: Time) {
     const TRIES: usize = 10;
     for _ in 0..TRIES {
-        let Ok(running) = boxds.running(id).await else {
+        let Ok(mut procs) = boxds.procs(id).await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let running: BTreeMap<String, String> = running.into_iter().collect();
-        for (exec, label) in running {
-            let began = Event::BackgroundBegan {
-                exec: exec.into(),
-                label: label.into(),
+        procs.sort_by(|a, b| (a.started_ms, &a.exec_id).cmp(&(b.started_ms, &b.exec_id)));
+        for proc in procs {
+            let message = match proc.ended_ms {
+                None => {
+                    let label = label(&proc.cmd).into();
+                    let exec = proc.exec_id.into();
+                    Message::Event(id, Event::BackgroundBegan { exec, label })
+                }
+                // The others were written down when they ended.
+                Some(ended_ms) if Time(ended_ms) < down_since => continue,
+                Some(_) => match step_of(&proc) {
+                    Some(step) => Message::Step(id, step),
+                    None => continue,
+                },
             };
-            if inbox.send(Message::Event(id, began)).await.is_err() {
+            if inbox.send(message).await.is_err() {
                 return;
             }
         }

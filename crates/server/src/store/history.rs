@@ -2,7 +2,7 @@
 //! how many are kept; which calls are steps is decided elsewhere.
 
 use icebox_lifecycle::{BoxId, Time};
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Reader, StoreError};
@@ -96,6 +96,13 @@ pub fn cut(text: &str, most: usize) -> String {
     kept.chain(['…']).collect()
 }
 
+/// Whether a command is an adapter's housekeeping, which is no step (rule 11.3).
+#[must_use]
+pub fn is_housekeeping(cmd: &str, cwd: &str) -> bool {
+    let cwd = format!("{}/", cwd.strip_prefix("/work/").unwrap_or(cwd));
+    cwd.starts_with(".psbx-sync/") || cmd.contains("/work/.psbx-sync/")
+}
+
 pub(super) fn add(tx: &Transaction<'_>, id: BoxId, step: &HistoryStep) -> rusqlite::Result<()> {
     let body = Body {
         kind: step.kind.to_owned(),
@@ -107,12 +114,16 @@ pub(super) fn add(tx: &Transaction<'_>, id: BoxId, step: &HistoryStep) -> rusqli
     let body = serde_json::to_string(&body)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let ok = step.ending.error.is_none();
-    // A repeat replaces a try that failed and nothing else.
+    // A repeat replaces a try that failed; the end of a background command completes what began. Nothing else changes.
     tx.prepare_cached(
         "INSERT INTO steps (box, seq, at_ms, exec, ok, body)
          SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5 FROM steps WHERE box = ?1
          ON CONFLICT (box, exec) WHERE exec IS NOT NULL
-         DO UPDATE SET ok = excluded.ok, body = excluded.body WHERE steps.ok = 0",
+         DO UPDATE SET ok = excluded.ok, body = iif(steps.ok, json_patch(steps.body, excluded.body), excluded.body)
+         WHERE steps.ok = 0 OR (
+             coalesce(steps.body ->> 'exit_code', steps.body ->> 'signal', steps.body ->> 'timed_out') IS NULL
+             AND coalesce(excluded.body ->> 'exit_code', excluded.body ->> 'signal', excluded.body ->> 'timed_out')
+                 IS NOT NULL)",
     )?
     .execute(params![id.as_str(), step.at.0, step.exec, ok, body])?;
     tx.prepare_cached(
@@ -147,20 +158,37 @@ impl Reader {
             .collect()
         };
         let rows = read().map_err(StoreError::Read)?;
-        let rows = rows.into_iter().map(|(at_ms, body)| {
-            let body: Body = serde_json::from_str(&body).map_err(|source| StoreError::Row {
-                id: id.to_string(),
-                source,
-            })?;
-            Ok(StoredStep {
-                at: Time(at_ms),
-                kind: body.kind,
-                summary: body.summary,
-                note: body.note,
-                detail: body.detail,
-                ending: body.ending,
-            })
-        });
-        rows.collect()
+        let rows = rows.into_iter();
+        rows.map(|(at_ms, body)| stored(id, at_ms, &body)).collect()
     }
+
+    /// The step that a command is, if it is kept. Blocks on the disk for a moment.
+    pub fn step_of(&self, id: BoxId, exec: &str) -> Result<Option<StoredStep>, StoreError> {
+        let db = self.lock();
+        let read = || -> rusqlite::Result<Option<(i64, String)>> {
+            db.prepare_cached("SELECT at_ms, body FROM steps WHERE box = ?1 AND exec = ?2")?
+                .query_row(params![id.as_str(), exec], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .optional()
+        };
+        let row = read().map_err(StoreError::Read)?;
+        row.map(|(at_ms, body)| stored(id, at_ms, &body))
+            .transpose()
+    }
+}
+
+fn stored(id: BoxId, at_ms: i64, body: &str) -> Result<StoredStep, StoreError> {
+    let body: Body = serde_json::from_str(body).map_err(|source| StoreError::Row {
+        id: id.to_string(),
+        source,
+    })?;
+    Ok(StoredStep {
+        at: Time(at_ms),
+        kind: body.kind,
+        summary: body.summary,
+        note: body.note,
+        detail: body.detail,
+        ending: body.ending,
+    })
 }

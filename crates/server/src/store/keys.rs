@@ -20,7 +20,8 @@ pub const ADMIN_KEY_FILE: &str = "admin.key";
 
 const PREFIX: &str = "e2b_";
 const HEX_LEN: usize = 40;
-const DEFAULT_ACCOUNT: &str = "default";
+/// The account that the first start makes.
+pub(super) const DEFAULT_ACCOUNT: &str = "default";
 
 /// What is kept of a key.
 pub type KeyHash = [u8; 32];

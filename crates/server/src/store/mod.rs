@@ -6,9 +6,11 @@ mod credits;
 mod events;
 mod gaps;
 mod history;
+mod hook;
 mod keys;
 mod row;
 mod schema;
+mod webhooks;
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -29,8 +31,10 @@ use row::Loader;
 
 pub use events::{Announced, EventPage, Told};
 pub use gaps::Gap;
-pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut};
+pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
+pub use hook::{Delivery, Due, Fill, Hook, HookChange, Then, Tried};
 pub use keys::{ADMIN_KEY_FILE, Holder, KeyHash, Keys};
+pub use webhooks::Hooks;
 
 /// How many reasons are kept for each box.
 pub const REASONS_KEPT: i64 = 50;

@@ -82,6 +82,38 @@ const STEPS: &[&str] = &[
         at_ms INTEGER NOT NULL,
         ms INTEGER NOT NULL
     );
+    ALTER TABLE boxes ADD COLUMN gap INTEGER NOT NULL DEFAULT 0;
+",
+    // Webhooks, and the events that wait for them. `next_ms` is there for the first in the line of a box only.
+    "
+    CREATE TABLE webhooks (
+        id TEXT PRIMARY KEY,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        created_ms INTEGER NOT NULL,
+        url TEXT NOT NULL,
+        kinds TEXT NOT NULL,
+        box TEXT,
+        secret BLOB NOT NULL,
+        enabled INTEGER NOT NULL,
+        disabled_reason TEXT,
+        position INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE deliveries (
+        hook TEXT NOT NULL REFERENCES webhooks (id),
+        seq INTEGER NOT NULL,
+        box TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL,
+        next_ms INTEGER,
+        tries INTEGER NOT NULL,
+        tried_ms INTEGER,
+        status INTEGER,
+        error TEXT,
+        PRIMARY KEY (hook, seq)
+    ) WITHOUT ROWID;
+    CREATE INDEX deliveries_due ON deliveries (hook, next_ms, seq) WHERE next_ms IS NOT NULL;
+    CREATE INDEX deliveries_line ON deliveries (hook, box, seq) WHERE state = 'waiting';
+    CREATE INDEX deliveries_over ON deliveries (hook, seq) WHERE state <> 'waiting';
 ",
 ];
 

@@ -418,7 +418,8 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     store
         .db
         .execute_batch(
-            "DROP TABLE steps; DROP INDEX events_of; DROP TABLE gaps; ALTER TABLE boxes DROP COLUMN gap;
+            "DROP TABLE deliveries; DROP TABLE webhooks; DROP TABLE steps; DROP INDEX events_of;
+             DROP TABLE gaps; ALTER TABLE boxes DROP COLUMN gap;
              PRAGMA user_version = 1",
         )
         .unwrap();

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use icebox_lifecycle::BoxId;
 use icebox_lifecycle::credits::Prices;
 use icebox_server::commands::Commands;
-use icebox_server::config::{Config, Limits};
+use icebox_server::config::{Config, Limits, WebhookSettings};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
 use serde_json::{Value, json};
@@ -29,6 +29,7 @@ pub(crate) struct Rig {
     pub(crate) fake: Fake,
     dir: TempDir,
     limits: Limits,
+    pub(crate) webhooks: WebhookSettings,
     server: Option<Server>,
 }
 
@@ -86,6 +87,7 @@ impl Rig {
             fake: Fake::new(),
             dir: tempfile::tempdir().unwrap(),
             limits,
+            webhooks: WebhookSettings::default(),
             server: None,
         };
         rig.start().await;
@@ -100,6 +102,7 @@ impl Rig {
             test_clock: true,
             limits: self.limits.clone(),
             prices: Prices::default(),
+            webhooks: self.webhooks.clone(),
         }
     }
 

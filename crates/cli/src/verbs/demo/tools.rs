@@ -83,9 +83,9 @@ impl Run {
         })?;
         match (ended.truncated, &ended.output_url) {
             (Some(true), Some(url)) => {
-                let (_, mut whole) = client.output(url, Stream::Stdout, 0, false)?;
+                let mut whole = client.output(url, Stream::Stdout, 0, false)?;
                 let mut out = Vec::new();
-                let (_, end) = printer::copy(&mut whole, &mut out)?;
+                let (_, end) = printer::copy(&mut whole.bytes, &mut out)?;
                 match end {
                     Some(error) => Err(client.lost(error)),
                     None => Ok(String::from_utf8_lossy(&out).into_owned()),

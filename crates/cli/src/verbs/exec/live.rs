@@ -1,7 +1,7 @@
 //! The output of a command while it runs: one thread waits for the answer, two follow the streams, and this one writes
 //! what comes. Owns how far each stream has been written, so that the rest can be added without a gap or a repeat.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use icebox_wire::rest::ExecRequest;
 
 use super::run_once;
-use crate::client::{Answer, Client, Stream};
+use crate::client::{Answer, Client, Output, Stream};
 use crate::error::CliError;
 use crate::printer;
 
@@ -178,21 +178,15 @@ fn follow(client: &Client, url: &str, stream: Stream, tell: &SyncSender<News>) -
     let (mut at, mut misses) = (0, 0);
     loop {
         match client.output(url, stream, at, true) {
-            Ok((begins, mut bytes)) => {
+            Ok(output) => {
                 if tell.send(News::Begun(stream)).is_err() {
                     return false;
                 }
-                let mut teller = Teller {
-                    stream,
-                    to: begins,
-                    tell,
-                };
-                match printer::copy(&mut bytes, &mut teller) {
-                    Ok((_, None)) => return true,
-                    Ok((copied, Some(_))) => misses = if copied > 0 { 0 } else { misses },
-                    Err(_) => return false,
+                let before = at;
+                match tell_all(output, stream, tell, &mut at) {
+                    Some(whole) => return whole,
+                    None => misses = if at > before { 0 } else { misses },
                 }
-                at = teller.to;
             }
             Err(CliError::Lost { .. } | CliError::Unreachable { .. }) => {}
             // It has not begun yet.
@@ -205,6 +199,30 @@ fn follow(client: &Client, url: &str, stream: Stream, tell: &SyncSender<News>) -
         }
         thread::sleep((FIRST_PAUSE * (1 << (misses - 1).min(8))).min(LONGEST_PAUSE));
     }
+}
+
+/// Tells all of an output, `at` the offset behind it. Whether it came to its end, or nobody listens any more; `None`: it
+/// broke off.
+fn tell_all(
+    mut output: Output,
+    stream: Stream,
+    tell: &SyncSender<News>,
+    at: &mut u64,
+) -> Option<bool> {
+    for (begins, length) in output.parts() {
+        printer::not_kept(*at, begins);
+        let to = begins;
+        let mut teller = Teller { stream, to, tell };
+        let copied = printer::copy(&mut (&mut output.bytes).take(length), &mut teller);
+        *at = teller.to;
+        match copied {
+            Ok((copied, None)) if copied == length => {}
+            Ok((_, None)) => return Some(true),
+            Ok((_, Some(_))) => return None,
+            Err(_) => return Some(false),
+        }
+    }
+    Some(true)
 }
 
 /// Tells what is written to it.

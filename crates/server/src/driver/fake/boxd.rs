@@ -1,6 +1,7 @@
 //! The daemon in a fake box: the real protocol over a stream in memory, with a handful of commands (`true`, `false`,
-//! `echo …`, `remember …`, `recall`, `hang`, `big N`). A command that hangs goes on until the test or a stop ends it.
+//! `echo …`, `remember …`, `recall`, `hang`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,6 +128,10 @@ impl Daemon {
                     command.stdout = memory.word.clone().unwrap_or_default().into_bytes();
                 }
                 "big" => command.stdout = vec![b'x'; rest.parse().unwrap_or(0)],
+                "long" => {
+                    let len = rest.parse().unwrap_or(0);
+                    command.stdout = (0..=250).cycle().take(len).collect();
+                }
                 "hang" => {
                     command.stdout = b"hanging\n".to_vec();
                     command.ended = None;
@@ -143,7 +148,17 @@ impl Daemon {
     }
 }
 
+/// What is not kept of a stream of that length: of `long`, the middle half.
+fn dropped(command: &Running, len: usize) -> Range<usize> {
+    if command.cmd.starts_with("long ") {
+        len / 4..len - len / 4
+    } else {
+        len..len
+    }
+}
+
 fn info(command: &Running) -> ProcInfo {
+    let stdout_dropped = dropped(command, command.stdout.len());
     ProcInfo {
         exec_id: command.exec_id.clone(),
         cmd: command.cmd.clone(),
@@ -162,6 +177,8 @@ fn info(command: &Running) -> ProcInfo {
         },
         stdout_bytes: command.stdout.len() as u64,
         stderr_bytes: command.stderr.len() as u64,
+        stdout_dropped_from: stdout_dropped.start as u64,
+        stdout_dropped_to: stdout_dropped.end as u64,
         ..ProcInfo::default()
     }
 }
@@ -282,14 +299,27 @@ impl Boxd for Daemon {
             Err(_) => self.find(&request.exec_id)?,
         };
         let all = of(&command);
+        let dropped = dropped(&command, all.len());
         let from = offset.min(all.len());
-        let to = all.len().min(from + request.max_bytes as usize);
+        let from = if dropped.contains(&from) {
+            dropped.end
+        } else {
+            from
+        };
+        let side = if from < dropped.start {
+            dropped.start
+        } else {
+            all.len()
+        };
+        let to = side.min(from + request.max_bytes as usize);
         Response::ok(OutputResponse {
             data: all[from..to].to_vec(),
             data_offset: from as u64,
             next_offset: to as u64,
             eof: command.ended.is_some() && to == all.len(),
             total_bytes: all.len() as u64,
+            dropped_from: dropped.start as u64,
+            dropped_to: dropped.end as u64,
             ..OutputResponse::default()
         })
     }
