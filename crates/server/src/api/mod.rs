@@ -2,6 +2,7 @@
 //! [`crate::commands`], and nothing here changes a box.
 
 mod boxes;
+mod e2b;
 mod error;
 mod events;
 mod input;
@@ -12,6 +13,7 @@ mod view;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use crate::commands::Commands;
@@ -63,8 +65,10 @@ pub fn router(app: App) -> Router {
         let clock = get(ops::read_clock).post(ops::advance_clock);
         router = router.route("/v1/test/clock", clock);
     }
+    let router = router.merge(e2b::routes());
     router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
+        .layer(from_fn_with_state(app.clone(), e2b::traffic))
         .with_state(app)
 }

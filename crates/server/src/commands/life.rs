@@ -14,7 +14,7 @@ use super::{Caller, Commands, ask, check};
 use crate::engine::{Admitted, Answer, Patch, PolicyChange, View};
 
 /// How long a freeze call waits for the copy.
-const FREEZE_LIMIT: Duration = Duration::from_secs(900);
+pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(900);
 /// How long a stop call waits; what is left by then goes on being removed.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
 /// How long a command waits for a state that admits it.
@@ -121,7 +121,7 @@ impl Commands {
     }
 
     /// Asks again and again until the state admits it.
-    async fn admitted(&self, id: BoxId, command: &Command) -> Result<Answer, Trouble> {
+    pub(super) async fn admitted(&self, id: BoxId, command: &Command) -> Result<Answer, Trouble> {
         let asking = async {
             loop {
                 let answer = self.0.engine.command(id, command.clone()).await;
@@ -145,7 +145,7 @@ impl Commands {
     }
 }
 
-fn frozen_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<View>, Trouble>> {
+pub(super) fn frozen_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<View>, Trouble>> {
     let id = view.id();
     match &view.sandbox.state {
         State::Freezing { .. } | State::Starting { .. } => ControlFlow::Continue(()),

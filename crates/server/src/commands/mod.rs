@@ -7,6 +7,7 @@ mod exec;
 mod life;
 mod notices;
 mod output;
+mod pause;
 mod presence;
 mod start;
 pub mod trouble;
@@ -27,6 +28,7 @@ use crate::store::{Reader, StoreError, StoredStep, Why};
 
 pub use events::{EventReader, EventsRequest};
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
+pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use trouble::{Kind, Trouble};
 

@@ -53,6 +53,15 @@ impl Commands {
         }
     }
 
+    /// Starts a box that a dialect with words of its own described, and waits until it is ready.
+    pub async fn start_described(&self, new: NewBox) -> Result<Arc<View>, Trouble> {
+        let answer = self
+            .with_room(Duration::ZERO, || self.0.engine.create(new.clone()))
+            .await
+            .map_err(|error| ask(error, new.id))?;
+        self.until_started(answer.view).await
+    }
+
     fn new_box(&self, caller: &Caller, request: StartRequest) -> Result<NewBox, Trouble> {
         check::env(&request.env)?;
         check::metadata(&request.metadata)?;
@@ -80,6 +89,7 @@ impl Commands {
             env: request.env,
             metadata: request.metadata,
             services: check::services(request.services)?,
+            e2b: None,
         };
         Ok(NewBox {
             id: random::box_id(),
