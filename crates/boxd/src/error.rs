@@ -70,6 +70,9 @@ pub(crate) enum Error {
     /// Input could not be delivered.
     #[error("the process does not take input any more")]
     WriteInput(#[source] io::Error),
+    /// Settings could not be written down.
+    #[error("cannot keep the settings")]
+    KeepSettings(#[source] io::Error),
     /// A signal could not be sent.
     #[error("cannot signal the process")]
     Signal(#[source] io::Error),
@@ -91,7 +94,9 @@ impl Error {
             | Self::BadRequest(_) => ErrorCode::InvalidArgument,
             Self::TooMany(_) => ErrorCode::ResourceExhausted,
             Self::Spawn { source, .. } => spawn_code(source),
-            Self::Plumbing(_) | Self::ReadOutput(_) | Self::Signal(_) => ErrorCode::Internal,
+            Self::Plumbing(_) | Self::ReadOutput(_) | Self::KeepSettings(_) | Self::Signal(_) => {
+                ErrorCode::Internal
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! This file owns its start and its end. It runs on one thread, because it is part of every memory copy and has little
 //! to do; only syncing to disk gets a thread of its own for a while.
 
+mod access;
 mod args;
 mod clock;
 mod error;
@@ -14,6 +15,7 @@ mod launch;
 mod own_service;
 mod proc;
 mod process_service;
+mod settings;
 mod shell;
 mod spawn;
 mod starter;
@@ -36,6 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::Args;
 use crate::own_service::OwnService;
 use crate::process_service::ProcessService;
+use crate::settings::Settings;
 use crate::starter::Starter;
 use crate::table::Table;
 
@@ -114,7 +117,9 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
         // Only latency depends on it.
         drop(connection.set_nodelay(true));
     });
-    let starter = Arc::new(Starter::new(Arc::clone(&table), env, args.work_dir.clone()));
+    let settings = Arc::new(Settings::load(&args.state_dir)?);
+    let starter = Starter::new(Arc::clone(&table), settings, env, args.work_dir.clone());
+    let starter = Arc::new(starter);
     let app = router(&starter, &args.state_dir);
     tokio::select! {
         served = axum::serve(listener, app) => served,

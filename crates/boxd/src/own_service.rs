@@ -10,10 +10,10 @@ use std::time::Duration;
 use buffa::{EnumValue, MessageField};
 use connectrpc::{ConnectError, RequestContext, Response, ServiceRequest, ServiceResult};
 use icebox_wire::boxd::{
-    AfterThawRequest, AfterThawResponse, Boxd, ExecRequest, ExecResponse, FlushRequest,
-    FlushResponse, InfoRequest, InfoResponse, OutputRequest, OutputResponse, ProcInfo, ProcRequest,
-    ProcResponse, ProcResult, ProcsRequest, ProcsResponse, StopProcRequest, StopProcResponse,
-    Stream, WaitRequest, WaitResponse,
+    AfterThawRequest, AfterThawResponse, Boxd, ConfigureRequest, ConfigureResponse, ExecRequest,
+    ExecResponse, FlushRequest, FlushResponse, InfoRequest, InfoResponse, OutputRequest,
+    OutputResponse, ProcInfo, ProcRequest, ProcResponse, ProcResult, ProcsRequest, ProcsResponse,
+    StopProcRequest, StopProcResponse, Stream, WaitRequest, WaitResponse,
 };
 
 use crate::clock;
@@ -286,6 +286,15 @@ impl Boxd for OwnService {
             skew_ms: self.skew_ms.load(Ordering::Relaxed),
             ..Default::default()
         })
+    }
+
+    async fn configure(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, ConfigureRequest>,
+    ) -> ServiceResult<ConfigureResponse> {
+        self.starter.settings.replace(request.to_owned_message())?;
+        Response::ok(ConfigureResponse::default())
     }
 }
 

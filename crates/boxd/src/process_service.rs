@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use buffa::{EnumValue, MessageField};
 use connectrpc::{
     ConnectError, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
@@ -25,6 +23,7 @@ use icebox_wire::process::{
 };
 use rustix::termios::Winsize;
 
+use crate::access::acting_user;
 use crate::error::Error;
 use crate::follow::{Follow, follow};
 use crate::proc::Proc;
@@ -137,7 +136,7 @@ impl Process for ProcessService {
         ctx: RequestContext,
         request: ServiceRequest<'_, StartRequest>,
     ) -> ServiceResult<ServiceStream<StartResponse>> {
-        let user = named_user(&ctx)?;
+        let user = acting_user(&ctx, &self.starter.settings)?;
         let proc = self.start_process(request.to_owned_message(), user, timeout(&ctx)?)?;
         let options = Follow {
             offsets: [0, 0],
@@ -285,27 +284,6 @@ fn signal_of(signal: EnumValue<Signal>) -> Result<rustix::process::Signal, Error
     }
 }
 
-/// The user named by `Authorization: Basic base64("<user>:")`, root otherwise.
-fn named_user(ctx: &RequestContext) -> Result<User, ConnectError> {
-    let Some(header) = ctx.header("authorization") else {
-        return Ok(User::find("")?);
-    };
-    let name = header.to_str().ok().and_then(basic_user);
-    let name = name.ok_or_else(|| {
-        ConnectError::unauthenticated("authorization must be Basic with a user name")
-    })?;
-    User::find(&name).map_err(|error| ConnectError::unauthenticated(error.to_string()))
-}
-
-fn basic_user(header: &str) -> Option<String> {
-    let (scheme, encoded) = header.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let decoded = String::from_utf8(BASE64.decode(encoded.trim()).ok()?).ok()?;
-    Some(decoded.split(':').next()?.to_owned())
-}
-
 /// `Connect-Timeout-Ms`: of `Start` the process's deadline, of `Connect` the stream's.
 fn timeout(ctx: &RequestContext) -> Result<Option<Duration>, Error> {
     let Some(header) = ctx.header("connect-timeout-ms") else {
@@ -326,18 +304,4 @@ fn keepalive(ctx: &RequestContext) -> Duration {
     seconds
         .filter(|&seconds| seconds > 0)
         .map_or(KEEPALIVE, |seconds| Duration::from_secs(seconds.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_basic_header_names_a_user() {
-        assert_eq!(basic_user("Basic dXNlcjo="), Some("user".to_owned()));
-        assert_eq!(basic_user("basic dXNlcg=="), Some("user".to_owned()));
-        for header in ["Bearer dXNlcjo=", "Basic", "Basic !", "Basic /w=="] {
-            assert_eq!(basic_user(header), None, "{header}");
-        }
-    }
 }

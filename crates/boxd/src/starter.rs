@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::id::ExecId;
 use crate::launch::{Env, Launch, directory};
 use crate::proc::{About, Deadline, GRACE, Proc};
+use crate::settings::Settings;
 use crate::shell;
 use crate::spawn::Wiring;
 use crate::table::Table;
@@ -34,7 +35,7 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) words: Vec<String>,
-    /// Absent: the user's home.
+    /// Absent: the settings' directory, else the user's home.
     pub(crate) cwd: Option<String>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) user: User,
@@ -47,6 +48,7 @@ pub(crate) struct Words {
 pub(crate) struct Starter {
     /// Where they go.
     pub(crate) table: Arc<Table>,
+    pub(crate) settings: Arc<Settings>,
     box_env: BTreeMap<String, String>,
     work_dir: PathBuf,
 }
@@ -55,11 +57,13 @@ impl Starter {
     /// `box_env` is for every process; `work_dir` is where command lines start.
     pub(crate) fn new(
         table: Arc<Table>,
+        settings: Arc<Settings>,
         box_env: BTreeMap<String, String>,
         work_dir: PathBuf,
     ) -> Self {
         Self {
             table,
+            settings,
             box_env,
             work_dir,
         }
@@ -92,8 +96,13 @@ impl Starter {
     /// Runs a program.
     pub(crate) fn words(&self, words: Words) -> Result<Arc<Proc>, Error> {
         let env = self.env(&words.user, &words.env);
+        let workdir = &self.settings.now().default_workdir;
         let home = Path::new(&words.user.home);
-        let base = if home.is_dir() { home } else { Path::new("/") };
+        let base = match workdir.as_str() {
+            "" if home.is_dir() => home,
+            "" => Path::new("/"),
+            workdir => Path::new(workdir),
+        };
         let cwd = directory(words.cwd.as_deref().unwrap_or_default(), base)?;
         let launch = Launch::new(&words.words, env, &cwd, words.user)?;
         let about = About {
@@ -145,11 +154,18 @@ impl Starter {
         )
     }
 
+    /// What every process of the box gets: boxd's own variables, then the settings'.
+    pub(crate) fn box_wide(&self) -> BTreeMap<String, String> {
+        let mut all = self.box_env.clone();
+        all.extend(self.settings.now().env.clone());
+        all
+    }
+
     /// The user's, then box-wide, then the call's.
     fn env(&self, user: &User, call: &[(String, String)]) -> Env {
         let mut env = Env::of(user);
         env.extend(
-            self.box_env
+            self.box_wide()
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str())),
         );

@@ -12,10 +12,11 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::{
-    AfterThawRequest, AfterThawResponse, Boxd, BoxdExt as _, ExecRequest, ExecResponse,
-    FlushRequest, FlushResponse, InfoRequest, InfoResponse, OutputRequest, OutputResponse,
-    ProcInfo, ProcRequest, ProcResponse, ProcResult, ProcsRequest, ProcsResponse, StopProcRequest,
-    StopProcResponse, Stream as StreamName, WaitRequest, WaitResponse,
+    AfterThawRequest, AfterThawResponse, Boxd, BoxdExt as _, ConfigureRequest, ConfigureResponse,
+    ExecRequest, ExecResponse, FlushRequest, FlushResponse, InfoRequest, InfoResponse,
+    OutputRequest, OutputResponse, ProcInfo, ProcRequest, ProcResponse, ProcResult, ProcsRequest,
+    ProcsResponse, StopProcRequest, StopProcResponse, Stream as StreamName, WaitRequest,
+    WaitResponse,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -321,5 +322,13 @@ impl Boxd for Daemon {
             version: "fake".to_owned(),
             ..InfoResponse::default()
         })
+    }
+
+    async fn configure(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ConfigureRequest>,
+    ) -> ServiceResult<ConfigureResponse> {
+        Response::ok(ConfigureResponse::default())
     }
 }
