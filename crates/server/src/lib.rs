@@ -12,6 +12,7 @@ pub mod random;
 pub mod record;
 pub mod steps;
 pub mod store;
+pub mod usage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -90,12 +91,14 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let commands = Commands::new(
         engine.clone(),
         boxds,
-        driver,
+        Arc::clone(&driver),
         clock.clone(),
         config,
         reader,
         outbox,
     );
+    let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
+    tokio::spawn(usage.run(views, driver, clock.clone()));
     let host = rustix::system::uname();
     let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
     Ok(Server {
@@ -145,7 +148,8 @@ async fn serve_on(
         shutdown.await;
         told.send_replace(true);
     };
-    let serving = axum::serve(listener, router).with_graceful_shutdown(graceful);
+    let service = router.into_make_service_with_connect_info::<api::Hangup>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(graceful);
     let too_long = async move {
         let mut end = end;
         // An error means that the server ended by itself.

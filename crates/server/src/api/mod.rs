@@ -16,6 +16,8 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
+pub(crate) use e2b::Hangup;
+
 use crate::commands::Commands;
 use crate::store::Keys;
 

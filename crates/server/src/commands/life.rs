@@ -115,6 +115,7 @@ impl Commands {
             goal: request.goal,
             policy,
             keep: request.keep,
+            e2b: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
         Ok(answer.map_err(|error| ask(error, id))?.view)

@@ -22,9 +22,11 @@ use crate::boxd::Boxds;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::edge::forward::Upstreams;
 use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, View};
 use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
+use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest};
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
@@ -54,6 +56,7 @@ struct Inner {
     reader: Arc<Reader>,
     outbox: events::Outbox,
     presences: Presences,
+    usage: Usage,
     /// Starts that wait for room, in the order they came.
     queue: tokio::sync::Mutex<()>,
     /// How many they are.
@@ -81,6 +84,7 @@ impl Commands {
             reader: Arc::new(reader),
             outbox: events::Outbox::new(outbox),
             presences: Presences::default(),
+            usage: Usage::default(),
             queue: tokio::sync::Mutex::new(()),
             waiting: AtomicUsize::new(0),
         }))
@@ -114,6 +118,18 @@ impl Commands {
     #[must_use]
     pub fn presences(&self) -> &Presences {
         &self.0.presences
+    }
+
+    /// What running boxes use.
+    #[must_use]
+    pub fn usage(&self) -> &Usage {
+        &self.0.usage
+    }
+
+    /// The ways to the programs in running boxes.
+    #[must_use]
+    pub fn upstreams(&self) -> &Upstreams {
+        self.0.boxds.upstreams()
     }
 
     /// The caller's box of that id.

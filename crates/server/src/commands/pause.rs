@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use icebox_lifecycle::policy::Keeps;
-use icebox_lifecycle::{BoxId, Command, State};
+use icebox_lifecycle::{BoxId, CallKind, Command, State};
 
 use super::life::{FREEZE_LIMIT, frozen_or_why_not};
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask};
-use crate::engine::{Admitted, Patch, PolicyChange, View};
+use super::{Caller, Commands, ask, wait};
+use crate::engine::{Admitted, CallUnderWay, Patch, PolicyChange, View};
+use crate::record::E2b;
 
 /// How a box was found that somebody wanted to be running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,27 @@ impl Commands {
         };
         let answer = self.0.engine.patch(id, patch).await;
         Ok(answer.map_err(|error| ask(error, id))?.view)
+    }
+
+    /// Changes what the E2B dialect keeps of a box.
+    pub async fn describe_e2b(&self, id: BoxId, e2b: E2b) -> Result<(), Trouble> {
+        let patch = Patch {
+            e2b: Some(Box::new(e2b)),
+            ..Patch::default()
+        };
+        let answer = self.0.engine.patch(id, patch).await;
+        answer.map(drop).map_err(|error| ask(error, id))
+    }
+
+    /// Begins a call on a box for somebody who has a token of the box instead of its owner's key, and waits until it is
+    /// ready.
+    pub async fn reach(&self, id: BoxId) -> Result<CallUnderWay, Trouble> {
+        let began = self.0.engine.begin_call(id, CallKind::Acts, false, None);
+        let (call, answer) = began.await.map_err(|error| ask(error, id))?;
+        if !wait::is_ready(&answer.view) {
+            self.until_ready(id).await?;
+        }
+        Ok(call)
     }
 
     /// Changes a box's policy, and wakes it if it is paused; `cold` gives its memory up. A box that froze for being idle

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conformance::Inside;
-use super::{BOXD_PORT, BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use super::{BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, Stream};
 
 use script::Script;
 pub use script::{Behaviour, Gate, Step};
@@ -409,6 +409,14 @@ impl Driver for Fake {
         let world = self.world();
         let boxes = world.boxes.iter();
         Ok(boxes.map(|(id, found)| (*id, found.seen())).collect())
+    }
+
+    async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError> {
+        self.world().get(id)?;
+        Ok(Counters {
+            disk_bytes: disk.then_some(0),
+            ..Counters::default()
+        })
     }
 
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {

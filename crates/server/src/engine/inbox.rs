@@ -8,7 +8,7 @@ use icebox_lifecycle::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::views::View;
-use crate::record::Record;
+use crate::record::{E2b, Record};
 use crate::store::HistoryStep;
 
 /// How many messages may wait.
@@ -124,6 +124,8 @@ pub struct Patch {
     pub policy: Option<PolicyChange>,
     /// Pinned or not (rule 13.5).
     pub keep: Option<bool>,
+    /// What the E2B dialect keeps of it.
+    pub e2b: Option<Box<E2b>>,
 }
 
 /// Makes the new policy out of the one the box has when the change is applied.

@@ -303,6 +303,9 @@ impl Core {
         if let Some(goal) = patch.goal {
             record.goal = goal;
         }
+        if let Some(e2b) = patch.e2b {
+            record.e2b = Some(e2b);
+        }
         if record != *work.record {
             work.record = Arc::new(record);
             work.record_changed = true;

@@ -118,6 +118,17 @@ impl Views {
         self.shards.iter().flat_map(of).collect()
     }
 
+    /// The views that fit, in no order. No shard is held while `fits` looks.
+    #[must_use]
+    pub fn select(&self, fits: impl Fn(&View) -> bool) -> Vec<Arc<View>> {
+        let of = |shard: &RwLock<HashMap<_, Arc<View>>>| -> Vec<_> {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            shard.values().cloned().collect()
+        };
+        let all = self.shards.iter().flat_map(of);
+        all.filter(|view| fits(view)).collect()
+    }
+
     /// A page of an account's boxes, most recently used first.
     #[must_use]
     pub fn list(

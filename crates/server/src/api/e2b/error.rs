@@ -75,10 +75,9 @@ fn definite(status: StatusCode, body: Value) -> Response {
     response
 }
 
-/// What one failed try of several looks like inside an answer.
-pub(super) fn inside(trouble: &Trouble) -> Value {
-    let (status, _) = on_the_wire(trouble.kind);
-    json!({"code": status.as_u16(), "message": trouble.text})
+/// The daemon has nothing there for clients.
+pub(super) fn no_such_path(path: &str) -> Response {
+    error(StatusCode::NOT_FOUND, &format!("there is nothing at {path}"))
 }
 
 /// What this server does not do yet.

@@ -20,6 +20,7 @@ mod probe;
 mod record;
 
 mod thaw;
+mod usage;
 mod userns;
 mod watches;
 
@@ -34,7 +35,7 @@ use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::{BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use super::{BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, Stream};
 use cgroup::Hierarchies;
 use copy::HostFacts;
 use criu::Criu;
@@ -229,6 +230,13 @@ impl Driver for ContainerDriver {
             Ok(result) => result.map_err(DriverError::from),
             Err(_) => Err(DriverError::Failed("listing the boxes failed".to_owned())),
         }
+    }
+
+    async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError> {
+        let host = Arc::clone(&self.host);
+        let counting = tokio::task::spawn_blocking(move || usage::count(&host, id, disk));
+        let counted = counting.await;
+        counted.map_err(|error| DriverError::Failed(error.to_string()))?
     }
 
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
