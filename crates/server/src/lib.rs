@@ -7,6 +7,7 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod driver;
+pub mod edge;
 pub mod engine;
 pub mod random;
 pub mod record;
