@@ -7,6 +7,7 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod driver;
+pub mod edge;
 pub mod engine;
 pub mod random;
 pub mod record;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
@@ -137,19 +137,13 @@ async fn serve_on(
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    // Small answers must not wait for more to send.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection went away before it was served");
-        }
-    });
     let (told, end) = tokio::sync::watch::channel(false);
     let graceful = async move {
         shutdown.await;
         told.send_replace(true);
     };
     let service = router.into_make_service_with_connect_info::<api::Hangup>();
-    let serving = axum::serve(listener, service).with_graceful_shutdown(graceful);
+    let serving = axum::serve(api::Door(listener), service).with_graceful_shutdown(graceful);
     let too_long = async move {
         let mut end = end;
         // An error means that the server ended by itself.

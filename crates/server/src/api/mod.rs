@@ -16,7 +16,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
-pub(crate) use e2b::Hangup;
+pub(crate) use e2b::{Door, Hangup};
 
 use crate::commands::Commands;
 use crate::store::Keys;

@@ -61,8 +61,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Resolves when the first process of a running box ends, with what is known of its end.
     async fn exited(&self, id: BoxId) -> Result<String, DriverError>;
 
-    /// A byte stream to `127.0.0.1:port` inside the box. The driver closes it before a freeze.
-    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError>;
+    /// A byte stream to `localhost:port` inside the box. The driver closes it before a freeze.
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, NoConnection>;
 }
 
 /// What a box has used.
@@ -149,4 +149,15 @@ pub enum DriverError {
     /// The box, or the copy that was named, is not there.
     #[error("{0}")]
     Gone(String),
+}
+
+/// Why there is no byte stream into a box.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoConnection {
+    /// The box runs, and nothing in it listens on that port.
+    #[error("nothing listens there")]
+    NothingListens,
+    /// The box does not run, takes no connections now, or could not be asked.
+    #[error("{0}")]
+    Unreachable(String),
 }

@@ -86,7 +86,12 @@ impl Core {
         counters: Arc<Counters>,
     ) -> Self {
         let now = parts.clock.now();
-        let effects = Effects::new(runtime.clone(), Arc::clone(&parts.driver), inbox.clone());
+        let effects = Effects::new(
+            runtime.clone(),
+            Arc::clone(&parts.driver),
+            Arc::clone(&parts.boxds),
+            inbox.clone(),
+        );
         Self {
             clock: parts.clock,
             store: parts.store,

@@ -15,7 +15,7 @@ use super::super::App;
 use super::error::{self, CREATED, Failure};
 use super::input::{Body, Client, timeout_ms};
 use super::{network, templates, view};
-use crate::commands::{Trouble, check};
+use crate::commands::check;
 use crate::engine::NewBox;
 use crate::random;
 use crate::record::{E2b, Record};
@@ -139,7 +139,7 @@ fn new_box(
     Ok(NewBox {
         id: random::box_id(),
         record,
-        policy: check::valid(policy).map_err(Trouble::into)?,
+        policy: check::valid(policy)?,
         agent: None,
     })
 }

@@ -40,20 +40,24 @@ struct Link {
 
 /// `/files` without the headers that name a box.
 pub(super) async fn signed(State(app): State<App>, request: Request<Body>) -> Response {
-    match find(&app, &request).await {
-        Ok(view) => traffic::pass(&app, &view, BOXD_PORT, request).await,
-        Err(failure) => failure.into_response(),
-    }
-}
-
-async fn find(app: &App, request: &Request<Body>) -> Result<Arc<View>, Failure> {
-    let query = request.uri().query().unwrap_or_default();
+    let link = read(request.uri().query().unwrap_or_default());
     let operation = if request.method() == Method::POST {
         "write"
     } else {
         "read"
     };
-    let link = read(query).ok_or_else(|| no_box("this link is not signed"))?;
+    match find(&app, link, operation).await {
+        Ok(view) => traffic::pass(&app, &view, BOXD_PORT, request).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+async fn find(
+    app: &App,
+    link: Option<Link>,
+    operation: &'static str,
+) -> Result<Arc<View>, Failure> {
+    let link = link.ok_or_else(|| no_box("this link is not signed"))?;
     // Looking through all boxes is work that anybody may ask for: one at a time.
     let turn = tokio::time::timeout(SEARCH_WAIT, SEARCH.acquire()).await;
     let Ok(_turn) = turn else {

@@ -20,7 +20,7 @@ use axum::routing::{any, get, post, put};
 
 use super::App;
 
-pub(crate) use reset::Hangup;
+pub(crate) use reset::{Door, Hangup};
 pub(super) use traffic::traffic;
 
 /// Its paths.
