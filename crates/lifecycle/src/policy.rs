@@ -262,7 +262,13 @@ impl Policy {
                 30 * DAY,
                 lifetime.2,
             ),
-            ("woken_for", woken_for_ms, SEC, 7 * DAY, "1 second to 7 days"),
+            (
+                "woken_for",
+                woken_for_ms,
+                SEC,
+                7 * DAY,
+                "1 second to 7 days",
+            ),
             (
                 "background_hold",
                 Some(self.background_hold_ms),

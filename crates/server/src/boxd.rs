@@ -17,7 +17,9 @@ use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use icebox_lifecycle::BoxId;
-use icebox_wire::boxd::{BoxdClient, ConfigureRequest, ConnectError, ErrorCode, ProcsRequest, WaitRequest};
+use icebox_wire::boxd::{
+    BoxdClient, ConfigureRequest, ConnectError, ErrorCode, ProcsRequest, WaitRequest,
+};
 
 use crate::driver::{BOXD_PORT, Driver, Stream};
 use crate::edge::forward::Upstreams;

@@ -79,7 +79,8 @@ impl Usage {
     /// Whether the next look at a box includes its disk.
     fn counts_disk(&self, id: BoxId) -> bool {
         let kept = self.lock();
-        kept.get(&id).is_none_or(|kept| kept.looks % DISK_LOOKS == 0)
+        kept.get(&id)
+            .is_none_or(|kept| kept.looks % DISK_LOOKS == 0)
     }
 
     fn note(&self, id: BoxId, at: Time, now: Instant, counters: Counters) {

@@ -69,10 +69,9 @@ pub(crate) fn is_closed(sb: &Sandbox) -> bool {
 /// Whether an end that was set comes nearer: the box runs, or could at any moment.
 pub(crate) fn counts(sb: &Sandbox) -> bool {
     match &sb.state {
-        State::Starting { .. }
-        | State::Ready
-        | State::Thawing { .. }
-        | State::Releasing { .. } => true,
+        State::Starting { .. } | State::Ready | State::Thawing { .. } | State::Releasing { .. } => {
+            true
+        }
         State::Freezing { cause, wake, .. } => *wake || *cause == FreezeCause::Idle,
         State::Frozen(frozen) => frozen.wake || frozen.cause == FreezeCause::Idle,
         State::Stopping { .. } | State::Terminated { .. } | State::Interrupted { .. } => false,

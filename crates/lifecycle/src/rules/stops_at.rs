@@ -101,7 +101,11 @@ fn of_frozen(sb: &Sandbox, frozen_at: Time, paused: bool) -> Ahead {
         .map(|at| (at, lifetime::RULE.number));
     Ahead {
         freeze_at: None,
-        stop: own.or_else(then).into_iter().chain(end).min_by_key(|(at, _)| *at),
+        stop: own
+            .or_else(then)
+            .into_iter()
+            .chain(end)
+            .min_by_key(|(at, _)| *at),
     }
 }
 

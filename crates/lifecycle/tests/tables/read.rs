@@ -1,8 +1,6 @@
 //! Reads tables: boxes, times, events and questions in words. Owns the words that may be written in a table.
 
-use icebox_lifecycle::policy::{
-    AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy,
-};
+use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy};
 use icebox_lifecycle::state::TakeoverCause;
 use icebox_lifecycle::time::{DAY, HOUR, MIN, Ms, SEC};
 use icebox_lifecycle::{

@@ -331,7 +331,9 @@ pub fn policy(asked: &rest::PolicyRequest, base: &Policy) -> Result<Policy, Trou
         policy.stop_frozen = match (after.map(ms), policy.preset) {
             (None, _) => StopFrozen::Never,
             (Some(ms), Preset::Task) => StopFrozen::AfterFreeze(ms),
-            (Some(ms), Preset::Agent | Preset::Router | Preset::E2b) => StopFrozen::AfterUseOrFreeze(ms),
+            (Some(ms), Preset::Agent | Preset::Router | Preset::E2b) => {
+                StopFrozen::AfterUseOrFreeze(ms)
+            }
         };
     }
     if let Some(sec) = fields.restorable_sec {

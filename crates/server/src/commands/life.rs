@@ -146,7 +146,10 @@ impl Commands {
     }
 }
 
-pub(super) fn frozen_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<View>, Trouble>> {
+pub(super) fn frozen_or_why_not(
+    view: &Arc<View>,
+    now: Time,
+) -> ControlFlow<Result<Arc<View>, Trouble>> {
     let id = view.id();
     match &view.sandbox.state {
         State::Freezing { .. } | State::Starting { .. } => ControlFlow::Continue(()),

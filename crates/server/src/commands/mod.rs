@@ -9,6 +9,7 @@ mod notices;
 mod output;
 mod pause;
 mod presence;
+mod reach;
 mod start;
 pub mod trouble;
 mod wait;

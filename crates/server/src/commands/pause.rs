@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use icebox_lifecycle::policy::Keeps;
-use icebox_lifecycle::{BoxId, CallKind, Command, State};
+use icebox_lifecycle::{BoxId, Command, State};
 
 use super::life::{FREEZE_LIMIT, frozen_or_why_not};
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, wait};
-use crate::engine::{Admitted, CallUnderWay, Patch, PolicyChange, View};
+use super::{Caller, Commands, ask};
+use crate::engine::{Admitted, Patch, PolicyChange, View};
 use crate::record::E2b;
 
 /// How a box was found that somebody wanted to be running.
@@ -63,17 +63,6 @@ impl Commands {
         };
         let answer = self.0.engine.patch(id, patch).await;
         answer.map(drop).map_err(|error| ask(error, id))
-    }
-
-    /// Begins a call on a box for somebody who has a token of the box instead of its owner's key, and waits until it is
-    /// ready.
-    pub async fn reach(&self, id: BoxId) -> Result<CallUnderWay, Trouble> {
-        let began = self.0.engine.begin_call(id, CallKind::Acts, false, None);
-        let (call, answer) = began.await.map_err(|error| ask(error, id))?;
-        if !wait::is_ready(&answer.view) {
-            self.until_ready(id).await?;
-        }
-        Ok(call)
     }
 
     /// Changes a box's policy, and wakes it if it is paused; `cold` gives its memory up. A box that froze for being idle

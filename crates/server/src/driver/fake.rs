@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::conformance::Inside;
 use super::{
-    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection,
+    Stream,
 };
 
 use script::Script;

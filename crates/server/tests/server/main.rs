@@ -1,6 +1,7 @@
 //! The server as a client sees it: engine, store, commands and REST together, over real HTTP, on boxes of the fake driver
 //! and with the test clock. Time moves only when a test moves it.
 
+mod e2b;
 mod events;
 mod exec;
 mod input;

@@ -77,7 +77,10 @@ fn definite(status: StatusCode, body: Value) -> Response {
 
 /// The daemon has nothing there for clients.
 pub(super) fn no_such_path(path: &str) -> Response {
-    error(StatusCode::NOT_FOUND, &format!("there is nothing at {path}"))
+    error(
+        StatusCode::NOT_FOUND,
+        &format!("there is nothing at {path}"),
+    )
 }
 
 /// What this server does not do yet.

@@ -159,7 +159,10 @@ fn read(query: &str) -> Result<Asked, Failure> {
             }
             "template" => asked.filter.template = Some(value.into_owned()),
             "limit" => {
-                let limit = value.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
+                let limit = value
+                    .parse()
+                    .ok()
+                    .filter(|limit| (1..=PAGE).contains(limit));
                 asked.limit = limit.ok_or_else(|| bad("limit", "a whole number from 1 to 100"))?;
             }
             "nextToken" => asked.after = Some(token(&value)?),
@@ -210,7 +213,13 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        for query in ["limit=0", "limit=101", "order=up", "state=gone", "nextToken=x"] {
+        for query in [
+            "limit=0",
+            "limit=101",
+            "order=up",
+            "state=gone",
+            "nextToken=x",
+        ] {
             assert!(read(query).is_err(), "{query}");
         }
         assert!(read("").is_ok_and(|asked| asked.filter.running && asked.filter.paused));

@@ -118,9 +118,9 @@ fn read(query: &str) -> Result<Asked, Failure> {
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "start" | "cursor" => {
-                let at = value.parse().map_err(|_| {
-                    Trouble::bad(&name, "a time in milliseconds since 1970")
-                })?;
+                let at = value
+                    .parse()
+                    .map_err(|_| Trouble::bad(&name, "a time in milliseconds since 1970"))?;
                 asked.start = Some(at);
             }
             "limit" => {

@@ -35,7 +35,9 @@ pub(super) async fn of_one(
         }
     }
     let samples = app.commands.usage().of(found.id());
-    let within = samples.iter().filter(|sample| (from..=to).contains(&sample.at));
+    let within = samples
+        .iter()
+        .filter(|sample| (from..=to).contains(&sample.at));
     Ok(Json(within.map(|sample| show(&found, sample)).collect()))
 }
 

@@ -135,7 +135,13 @@ mod tests {
         for text in ["10.0.0.1", "10.0.0.0/8", "::1", "2000::/3", "0.0.0.0/0"] {
             assert!(is_range(text), "{text}");
         }
-        for text in ["example.com", "*.example.com", "10.0.0.0/33", "10.0.0.0/x", ""] {
+        for text in [
+            "example.com",
+            "*.example.com",
+            "10.0.0.0/33",
+            "10.0.0.0/x",
+            "",
+        ] {
             assert!(!is_range(text), "{text}");
         }
     }

@@ -38,10 +38,7 @@ fn unknown(template: &str) -> Failure {
     Trouble::new(Kind::NotFound, text).into()
 }
 
-pub(super) async fn list(
-    State(app): State<App>,
-    _: Client,
-) -> Result<Json<Vec<Value>>, Failure> {
+pub(super) async fn list(State(app): State<App>, _: Client) -> Result<Json<Vec<Value>>, Failure> {
     let templates = TEMPLATES.iter().map(|(name, _)| show(&app, name));
     Ok(Json(templates.collect::<Result<_, _>>()?))
 }

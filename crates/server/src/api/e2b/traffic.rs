@@ -13,12 +13,14 @@ use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
+use icebox_lifecycle::BoxId;
+use tokio::runtime::Handle;
 
 use super::super::App;
 use super::error;
 use super::input::box_id;
 use super::reset::Hangup;
-use crate::commands::{Kind, Trouble};
+use crate::commands::{Commands, Kind, Trouble};
 use crate::driver::BOXD_PORT;
 use crate::edge::forward::{ForwardError, Way};
 use crate::engine::{CallUnderWay, View};
@@ -36,6 +38,9 @@ const FOR_CLIENTS: [&str; 6] = [
     "/metrics",
     "/envs",
 ];
+
+/// Answers that last as long as a command does, unless its client hangs up before.
+const COMMAND_STREAMS: [&str; 2] = ["/process.Process/Start", "/process.Process/Connect"];
 
 /// Takes out of the way of everything else what is for a box.
 pub(in crate::api) async fn traffic(
@@ -83,6 +88,7 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
         .extensions()
         .get::<ConnectInfo<Hangup>>()
         .map(|ConnectInfo(hangup)| hangup.clone());
+    let stream = port == BOXD_PORT && COMMAND_STREAMS.contains(&request.uri().path());
     let way = Way {
         id,
         port,
@@ -90,7 +96,15 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
         patience: Duration::ZERO,
     };
     match app.commands.upstreams().forward(way, request).await {
-        Ok(response) => response.map(|body| Body::new(Held { body, call, hangup })),
+        Ok(response) => response.map(|body| {
+            Body::new(Held {
+                body,
+                id,
+                _call: call,
+                hangup,
+                stream: stream.then(|| app.commands.clone()),
+            })
+        }),
         Err(ForwardError::NothingListens(_)) => {
             let text = format!("The sandbox is running but port is not open: {port}");
             error::unreachable(id.as_str(), &text)
@@ -114,10 +128,12 @@ fn refuse(view: &View, port: u16, request: &Request) -> Option<Response> {
     let id = view.id();
     if port == BOXD_PORT {
         let path = request.uri().path();
-        let known = FOR_CLIENTS.iter().any(|known| match known.strip_suffix('/') {
-            Some(_) => path.starts_with(known),
-            None => path == *known,
-        });
+        let known = FOR_CLIENTS
+            .iter()
+            .any(|known| match known.strip_suffix('/') {
+                Some(_) => path.starts_with(known),
+                None => path == *known,
+            });
         return (!known).then(|| error::no_such_path(path));
     }
     let e2b = view.record.e2b.as_deref();
@@ -125,12 +141,18 @@ fn refuse(view: &View, port: u16, request: &Request) -> Option<Response> {
     let given = text(request.headers(), TRAFFIC_TOKEN_HEADER);
     match given {
         Some(given) if given == token => None,
-        Some(_) => Some(error::forbidden(id.as_str(), "Invalid traffic access token")),
-        None => Some(error::forbidden(id.as_str(), "Missing traffic access token")),
+        Some(_) => Some(error::forbidden(
+            id.as_str(),
+            "Invalid traffic access token",
+        )),
+        None => Some(error::forbidden(
+            id.as_str(),
+            "Missing traffic access token",
+        )),
     }
 }
 
-fn still_there(app: &App, id: icebox_lifecycle::BoxId) -> bool {
+fn still_there(app: &App, id: BoxId) -> bool {
     let view = app.commands.engine().views().get(id);
     view.is_some_and(|view| view.sandbox.is_live() && !view.sandbox.is_paused())
 }
@@ -161,8 +183,23 @@ fn not_there(id: &str, trouble: &Trouble) -> Response {
 /// client's connection.
 struct Held {
     body: Body,
-    call: CallUnderWay,
+    id: BoxId,
+    _call: CallUnderWay,
     hangup: Option<Hangup>,
+    /// It is the stream of a command, and has not come to its end.
+    stream: Option<Commands>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let id = self.id;
+        // Without a runtime the server ends; the next one finds the commands by itself.
+        if let Some(commands) = self.stream.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move { commands.left_alone(id).await });
+        }
+    }
 }
 
 impl hyper::body::Body for Held {
@@ -174,11 +211,15 @@ impl hyper::body::Body for Held {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Err(_)) = &frame
-            && let Some(hangup) = &self.hangup
-        {
-            tracing::debug!(call = ?self.call, "an answer broke off");
-            hangup.reset();
+        match &frame {
+            Some(Ok(_)) => {}
+            Some(Err(_)) => {
+                self.stream = None;
+                if let Some(hangup) = &self.hangup {
+                    hangup.reset();
+                }
+            }
+            None => self.stream = None,
         }
         Poll::Ready(frame)
     }

@@ -297,7 +297,9 @@ fn number_of(file: &Path, field: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     let found = lines.find(|(name, _)| *name == field);
-    found.and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+    found
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap_or(0)
 }
 
 fn retry_busy(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {

@@ -1,9 +1,7 @@
 //! A policy as JSON: durations in milliseconds, `null` where there is none.
 
+use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy};
 use icebox_lifecycle::{Policy, Time};
-use icebox_lifecycle::policy::{
-    AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy,
-};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
