@@ -8,7 +8,11 @@ use std::path::PathBuf;
 use protox::prost::Message as _;
 
 /// Proto files, named as their imports would name them.
-const FILES: [&str; 2] = ["process/process.proto", "icebox/boxd.proto"];
+const FILES: [&str; 3] = [
+    "process/process.proto",
+    "filesystem/filesystem.proto",
+    "icebox/boxd.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);

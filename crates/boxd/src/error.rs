@@ -1,6 +1,7 @@
 //! What can go wrong with a call, in words for its caller, and the Connect code each becomes.
 
 use std::io;
+use std::path::Path;
 
 use connectrpc::{ConnectError, ErrorCode};
 
@@ -73,15 +74,62 @@ pub(crate) enum Error {
     /// Settings could not be written down.
     #[error("cannot keep the settings")]
     KeepSettings(#[source] io::Error),
+    /// A helper thread could not take on a user.
+    #[error("cannot act as the user")]
+    ActAs(#[source] io::Error),
+    /// Something with a file went wrong.
+    #[error("cannot {what} {path}")]
+    File {
+        /// What was being done.
+        what: &'static str,
+        /// To which file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// An upload ended before its end.
+    #[error("the upload broke off; nothing of it was kept")]
+    Abandoned,
+    /// What was to be made is there.
+    #[error("{0} exists already")]
+    Exists(String),
+    /// Not the id of a watcher.
+    #[error("there is no watcher {0:?}")]
+    NoWatcher(String),
+    /// A limit of boxd's own.
+    #[error("{0}")]
+    Limit(String),
     /// A signal could not be sent.
     #[error("cannot signal the process")]
     Signal(#[source] io::Error),
 }
 
 impl Error {
-    fn code(&self) -> ErrorCode {
+    /// For `map_err`: `what` could not be done to `path`.
+    pub(crate) fn file<E: Into<io::Error>>(
+        what: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> Self {
+        let path = path.to_string_lossy().into_owned();
+        move |source| Self::File {
+            what,
+            path,
+            source: source.into(),
+        }
+    }
+
+    /// All of it in one line.
+    pub(crate) fn words(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// The Connect code for it.
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::NoProc(_) => ErrorCode::NotFound,
+            Self::NoProc(_) | Self::NoWatcher(_) => ErrorCode::NotFound,
             Self::Evicted(_) | Self::NotNow(_) | Self::WriteInput(_) => {
                 ErrorCode::FailedPrecondition
             }
@@ -91,13 +139,46 @@ impl Error {
             | Self::NoProgram(_)
             | Self::NulByte(_)
             | Self::TooLong { .. }
+            | Self::Abandoned
             | Self::BadRequest(_) => ErrorCode::InvalidArgument,
-            Self::TooMany(_) => ErrorCode::ResourceExhausted,
+            Self::TooMany(_) | Self::Limit(_) => ErrorCode::ResourceExhausted,
+            Self::File { source, .. } => file_code(source),
+            Self::Exists(_) => ErrorCode::AlreadyExists,
             Self::Spawn { source, .. } => spawn_code(source),
-            Self::Plumbing(_) | Self::ReadOutput(_) | Self::KeepSettings(_) | Self::Signal(_) => {
-                ErrorCode::Internal
-            }
+            Self::Plumbing(_)
+            | Self::ReadOutput(_)
+            | Self::KeepSettings(_)
+            | Self::ActAs(_)
+            | Self::Signal(_) => ErrorCode::Internal,
         }
+    }
+}
+
+/// What a failed file operation means to its caller, by its errno.
+fn file_code(source: &io::Error) -> ErrorCode {
+    if source.kind() == io::ErrorKind::Unsupported {
+        return ErrorCode::InvalidArgument;
+    }
+    match source.raw_os_error() {
+        Some(libc::ENOENT) => ErrorCode::NotFound,
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => ErrorCode::PermissionDenied,
+        Some(libc::EEXIST) => ErrorCode::AlreadyExists,
+        Some(
+            libc::ENOTDIR
+            | libc::EISDIR
+            | libc::EINVAL
+            | libc::ELOOP
+            | libc::ENAMETOOLONG
+            | libc::ENXIO
+            | libc::EOPNOTSUPP,
+        ) => ErrorCode::InvalidArgument,
+        Some(libc::ENOTEMPTY | libc::EBUSY | libc::ETXTBSY | libc::EXDEV) => {
+            ErrorCode::FailedPrecondition
+        }
+        Some(
+            libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::ENOMEM | libc::EMFILE | libc::ENFILE,
+        ) => ErrorCode::ResourceExhausted,
+        _ => ErrorCode::Internal,
     }
 }
 
@@ -122,11 +203,6 @@ fn spawn_code(source: &io::Error) -> ErrorCode {
 
 impl From<Error> for ConnectError {
     fn from(error: Error) -> Self {
-        let code = error.code();
-        let mut words = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            words = format!("{words}: {source}");
-        }
-        Self::new(code, words)
+        Self::new(error.code(), error.words())
     }
 }

@@ -1,14 +1,17 @@
-//! boxd, the daemon in every box: PID 1, process service, kept output.
+//! boxd, the daemon in every box: PID 1, process and filesystem services, kept output.
 //!
 //! This file owns its start and its end. It runs on one thread, because it is part of every memory copy and has little
-//! to do; only syncing to disk gets a thread of its own for a while.
+//! to do; only what waits for a disk gets helper threads for a while.
 
 mod access;
 mod args;
+mod calls;
 mod clock;
 mod error;
 mod exec_as;
+mod files;
 mod follow;
+mod http;
 mod id;
 mod kept;
 mod launch;
@@ -28,19 +31,22 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use axum::http::StatusCode;
-use axum::routing::get;
+use axum::middleware::from_fn_with_state;
 use axum::serve::ListenerExt as _;
 use connectrpc::{ConnectRpcService, Limits};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Args;
+use crate::files::{FilesystemService, Transfers};
 use crate::own_service::OwnService;
 use crate::process_service::ProcessService;
 use crate::settings::Settings;
 use crate::starter::Starter;
 use crate::table::Table;
+
+/// How many threads wait for disks at most, transfers apart. They end when idle for 10 s.
+const HELPER_THREADS: usize = 4;
 
 /// The largest request: standard input sent along with a command.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
@@ -74,7 +80,7 @@ fn main() -> ExitCode {
 fn start(args: &Args) -> io::Result<()> {
     become_reaper()?;
     tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(2)
+        .max_blocking_threads(HELPER_THREADS)
         .enable_all()
         .build()?
         .block_on(run(args, box_wide_variables()))
@@ -160,11 +166,18 @@ fn router(starter: &Arc<Starter>, state_dir: &Path) -> axum::Router {
             Arc::clone(starter),
             state_dir.to_owned(),
         )))
-        .add_service(Arc::new(ProcessService::new(Arc::clone(starter))));
+        .add_service(Arc::new(ProcessService::new(Arc::clone(starter))))
+        .add_service(Arc::new(FilesystemService::new(Arc::clone(
+            &starter.settings,
+        ))));
     let limits = Limits::default()
         .with_max_request_body_size(MAX_REQUEST_BYTES)
         .with_max_message_size(MAX_REQUEST_BYTES);
-    axum::Router::new()
-        .route("/health", get(async || StatusCode::NO_CONTENT))
+    let transfers = Transfers::new(Arc::clone(&starter.settings), state_dir.to_owned());
+    http::routes(Arc::clone(starter), transfers)
         .fallback_service(ConnectRpcService::new(calls).with_limits(limits))
+        .layer(from_fn_with_state(
+            Arc::clone(&starter.settings),
+            access::guard,
+        ))
 }

@@ -24,6 +24,7 @@ use icebox_wire::process::{
 use rustix::termios::Winsize;
 
 use crate::access::acting_user;
+use crate::calls::{keepalive, timeout};
 use crate::error::Error;
 use crate::follow::{Follow, follow};
 use crate::proc::Proc;
@@ -31,9 +32,6 @@ use crate::spawn::Wiring;
 use crate::starter::{Starter, Words};
 use crate::table::Selector;
 use crate::users::User;
-
-/// Silence after which a follower gets a keepalive, unless its client asks otherwise.
-const KEEPALIVE: Duration = Duration::from_secs(90);
 
 /// The size of a terminal whose client gives none.
 const DEFAULT_SIZE: Winsize = Winsize {
@@ -282,26 +280,4 @@ fn signal_of(signal: EnumValue<Signal>) -> Result<rustix::process::Signal, Error
             "signal must be SIGNAL_SIGTERM or SIGNAL_SIGKILL".to_owned(),
         )),
     }
-}
-
-/// `Connect-Timeout-Ms`: of `Start` the process's deadline, of `Connect` the stream's.
-fn timeout(ctx: &RequestContext) -> Result<Option<Duration>, Error> {
-    let Some(header) = ctx.header("connect-timeout-ms") else {
-        return Ok(None);
-    };
-    let ms = header.to_str().ok().and_then(|text| text.parse().ok());
-    let ms = ms.ok_or_else(|| {
-        Error::BadRequest("Connect-Timeout-Ms must be a number of milliseconds".to_owned())
-    })?;
-    Ok(Some(Duration::from_millis(ms)))
-}
-
-/// `Keepalive-Ping-Interval`, in seconds.
-fn keepalive(ctx: &RequestContext) -> Duration {
-    let seconds = ctx
-        .header("keepalive-ping-interval")
-        .and_then(|header| header.to_str().ok()?.parse::<u32>().ok());
-    seconds
-        .filter(|&seconds| seconds > 0)
-        .map_or(KEEPALIVE, |seconds| Duration::from_secs(seconds.into()))
 }

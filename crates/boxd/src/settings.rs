@@ -33,6 +33,8 @@ pub(crate) struct Values {
     pub(crate) default_workdir: String,
     /// Of every process.
     pub(crate) env: BTreeMap<String, String>,
+    /// Whether file calls have root's rights whoever acts.
+    pub(crate) files_as_root: bool,
 }
 
 /// Settings, kept in a file.
@@ -90,6 +92,7 @@ fn values_of(asked: ConfigureRequest) -> Values {
         default_user: asked.default_user,
         default_workdir: asked.default_workdir,
         env: asked.env.into_iter().collect(),
+        files_as_root: asked.files_as_root,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! boxd is linked statically, so the C library's name service is out of reach; in a box the two files are all there is.
 
+use std::collections::HashMap;
 use std::fs;
 
 use crate::error::Error;
@@ -34,6 +35,17 @@ impl User {
         }
         Ok(user)
     }
+}
+
+/// The names of all users, or of all groups, by number.
+pub(crate) fn names(file: &str) -> HashMap<u32, String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let entries = text.lines().rev().filter_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        Some((fields.nth(1)?.parse().ok()?, name.to_owned()))
+    });
+    entries.collect()
 }
 
 fn root() -> User {

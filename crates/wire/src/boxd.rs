@@ -44,6 +44,9 @@ pub type Client = BoxdClient<Transport>;
 /// The client of the E2B process service, on the same connections.
 pub type ProcessClient = crate::process::ProcessClient<Transport>;
 
+/// The client of the E2B filesystem service, on the same connections.
+pub type FilesystemClient = crate::filesystem::FilesystemClient<Transport>;
+
 /// Turns a [`Dial`] into the connector the pool asks for.
 #[derive(Clone)]
 pub struct Dialer(Dial);
@@ -85,6 +88,11 @@ pub fn client(transport: &Transport) -> Client {
 /// The client of the E2B process service over `transport`.
 pub fn process_client(transport: &Transport) -> ProcessClient {
     crate::process::ProcessClient::new(transport.clone(), config())
+}
+
+/// The client of the E2B filesystem service over `transport`.
+pub fn filesystem_client(transport: &Transport) -> FilesystemClient {
+    crate::filesystem::FilesystemClient::new(transport.clone(), config())
 }
 
 /// The authority only fills the `Host` header: every connection leads to the one boxd its `Dial` knows.

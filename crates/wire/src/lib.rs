@@ -14,4 +14,5 @@ mod generated {
     connectrpc::include_generated!();
 }
 
+pub use generated::filesystem;
 pub use generated::process;

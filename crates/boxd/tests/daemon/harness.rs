@@ -1,14 +1,16 @@
 //! One boxd for one test, ended with everything it started when the test is over.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use icebox_wire::boxd::{
-    Client, ExecRequest, ExecResponse, InfoRequest, InfoResponse, ProcInfo, ProcResult,
-    ProcessClient, Transport, client, process_client, transport,
+    Client, ConfigureRequest, ExecRequest, ExecResponse, FilesystemClient, InfoRequest,
+    InfoResponse, ProcInfo, ProcResult, ProcessClient, Transport, client, filesystem_client,
+    process_client, transport,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
@@ -34,40 +36,21 @@ impl Boxd {
     pub(crate) fn start_with(extra: &[&str], variables: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join("work")).expect("a work directory");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_boxd"))
-            .args([
-                "--listen",
-                "127.0.0.1:0",
-                "--state-dir",
-                "state",
-                "--work-dir",
-            ])
-            .arg(dir.path().join("work"))
-            .args(extra)
-            .env_clear()
-            .envs(variables.iter().copied())
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("boxd starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped"))
-            .read_line(&mut line)
-            .expect("boxd says where it listens");
-        let addr: SocketAddr = line
-            .trim()
-            .rsplit(' ')
-            .next()
-            .and_then(|addr| addr.parse().ok())
-            .expect("an address");
-        let transport = transport(Arc::new(move || Box::pin(TcpStream::connect(addr))));
+        let (child, addr) = spawn(&dir, extra, variables);
         Self {
             child,
             addr,
             dir,
-            transport,
+            transport: transport_to(addr),
         }
+    }
+
+    /// Ends boxd and starts another one in the same place.
+    pub(crate) fn restart(&mut self, variables: &[(&str, &str)]) {
+        signal(self.pid(), Signal::TERM);
+        self.child.wait().expect("boxd is ours to wait for");
+        (self.child, self.addr) = spawn(&self.dir, &[], variables);
+        self.transport = transport_to(self.addr);
     }
 
     pub(crate) fn own(&self) -> Client {
@@ -76,6 +59,50 @@ impl Boxd {
 
     pub(crate) fn process(&self) -> ProcessClient {
         process_client(&self.transport)
+    }
+
+    pub(crate) fn files(&self) -> FilesystemClient {
+        filesystem_client(&self.transport)
+    }
+
+    /// A path in the work directory, which the test may fill.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join("work").join(name)
+    }
+
+    /// The same as text.
+    pub(crate) fn named(&self, name: &str) -> String {
+        self.at(name).to_string_lossy().into_owned()
+    }
+
+    pub(crate) async fn configure(&self, settings: ConfigureRequest) {
+        within(self.own().configure(settings))
+            .await
+            .expect("settings are taken");
+    }
+
+    /// One request over a connection of its own.
+    pub(crate) fn http(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let mut connection = self.connect();
+        let head = head(method, target, headers, body.len());
+        // A refused upload may be cut off; its answer is there all the same.
+        let sent = connection.write_all(&head);
+        drop(sent.and_then(|()| connection.write_all(body)));
+        Answer::read(connection)
+    }
+
+    pub(crate) fn connect(&self) -> std::net::TcpStream {
+        let connection = std::net::TcpStream::connect(self.addr).expect("connects");
+        connection
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout");
+        connection
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -106,11 +133,115 @@ impl Boxd {
     }
 }
 
+fn spawn(dir: &TempDir, extra: &[&str], variables: &[(&str, &str)]) -> (Child, SocketAddr) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_boxd"))
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--state-dir",
+            "state",
+            "--work-dir",
+        ])
+        .arg(dir.path().join("work"))
+        .args(extra)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("boxd starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("boxd says where it listens");
+    let addr = line
+        .trim()
+        .rsplit(' ')
+        .next()
+        .and_then(|addr| addr.parse().ok())
+        .expect("an address");
+    (child, addr)
+}
+
+fn transport_to(addr: SocketAddr) -> Transport {
+    transport(Arc::new(move || Box::pin(TcpStream::connect(addr))))
+}
+
 impl Drop for Boxd {
     fn drop(&mut self) {
         signal(self.pid(), Signal::TERM);
         self.child.wait().expect("boxd is ours to wait for");
     }
+}
+
+/// The head of a request with a body of this length.
+pub(crate) fn head(method: &str, target: &str, headers: &[(&str, &str)], len: usize) -> Vec<u8> {
+    let mut head = format!(
+        "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len}\r\n"
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    head.into_bytes()
+}
+
+/// What came back over plain HTTP.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads to the end of the connection.
+    pub(crate) fn read(mut connection: std::net::TcpStream) -> Self {
+        let mut all = Vec::new();
+        // It may end in a reset after the answer.
+        drop(connection.read_to_end(&mut all));
+        let split = all.windows(4).position(|four| four == b"\r\n\r\n");
+        let split =
+            split.unwrap_or_else(|| panic!("no head in {:?}", String::from_utf8_lossy(&all)));
+        let mut answer = Self {
+            status: 0,
+            head: String::from_utf8_lossy(&all[..split]).into_owned(),
+            body: all.split_off(split + 4),
+        };
+        answer.status = answer.head[9..12].parse().expect("a status");
+        if answer.header("transfer-encoding").is_some() {
+            answer.body = unchunk(&answer.body);
+        }
+        answer
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        text(&self.body)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+}
+
+/// Joins chunks up to the last one, or to where they break off.
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut joined = Vec::new();
+    while let Some(line) = body.windows(2).position(|two| two == b"\r\n") {
+        let len = usize::from_str_radix(text(&body[..line]), 16).expect("a length");
+        let end = (line + 2 + len).min(body.len());
+        joined.extend_from_slice(&body[line + 2..end]);
+        body = body.get(end + 2..).unwrap_or_default();
+    }
+    joined
 }
 
 /// A request for a line with nothing special.

@@ -5,9 +5,14 @@
     reason = "tests measure how long calls took"
 )]
 
+mod access;
 mod commands;
+mod downloads;
+mod files;
 mod harness;
 mod latency;
 mod output;
 mod processes;
 mod reaping;
+mod uploads;
+mod watching;

@@ -82,9 +82,9 @@ macro_rules! next {
 
 /// What a whole stream held.
 #[derive(Debug, Default)]
-struct Whole {
+pub(crate) struct Whole {
     pid: u32,
-    stdout: Vec<u8>,
+    pub(crate) stdout: Vec<u8>,
     stderr: Vec<u8>,
     terminal: Vec<u8>,
     largest: usize,
@@ -118,7 +118,7 @@ impl Whole {
 }
 
 /// Starts and reads to the end.
-async fn whole(client: &ProcessClient, request: StartRequest) -> Whole {
+pub(crate) async fn whole(client: &ProcessClient, request: StartRequest) -> Whole {
     let mut stream = within(client.start(request)).await.expect("starts");
     let mut whole = Whole::default();
     while let Some(event) = next!(stream, StartResponse).expect("no error") {
