@@ -30,6 +30,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("12", "Clocks"),
     ("13", "Tasks"),
     ("14", "Room and credits"),
+    ("15", "E2B clients"),
 ];
 
 /// Writes the page below `root`; with `check` it only compares.
