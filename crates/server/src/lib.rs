@@ -18,8 +18,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
@@ -27,6 +25,7 @@ use crate::clock::{Clock, machine_now};
 use crate::commands::Commands;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
 use crate::store::{Store, StoreError};
 
@@ -57,8 +56,8 @@ pub enum ServeError {
 
 /// A server that is put together and whose boxes are up to date.
 pub struct Server {
-    /// Every path it serves.
-    pub router: Router,
+    /// Takes every request, for the API and for the boxes' URLs.
+    pub front: Front,
     /// Its engine.
     pub engine: Engine,
     /// Its commands, for dialects and tests.
@@ -98,9 +97,11 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         outbox,
     );
     let host = rustix::system::uname();
-    let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
+    let edge = Edge::new(commands.clone());
+    let host = host.nodename().to_string_lossy();
+    let app = api::App::new(commands.clone(), edge.clone(), keys, &host);
     Ok(Server {
-        router: api::router(app),
+        front: Front::new(api::router(app), edge),
         engine,
         commands,
         clock,
@@ -109,7 +110,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
 
 /// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
 pub async fn serve(
-    config: Config,
+    mut config: Config,
     driver: Arc<dyn Driver>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
@@ -118,6 +119,11 @@ pub async fn serve(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| ServeError::Listen { address, source })?;
+    if let Ok(address) = listener.local_addr() {
+        // Port 0 is any free one, and the boxes' URLs have to say which it became.
+        config.listen = address;
+    }
+    let address = config.listen;
     let server = build(config, driver).await?;
     tracing::info!(%address, "serving");
     let commands = server.commands.clone();
@@ -125,28 +131,22 @@ pub async fn serve(
         shutdown.await;
         commands.end_streams();
     };
-    let served = serve_on(listener, server.router, shutdown).await;
+    let served = serve_on(listener, server.front, shutdown).await;
     server.engine.shut_down().await;
     served
 }
 
 async fn serve_on(
     listener: TcpListener,
-    router: Router,
+    front: Front,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    // Small answers must not wait for more to send.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection went away before it was served");
-        }
-    });
     let (told, end) = tokio::sync::watch::channel(false);
     let graceful = async move {
         shutdown.await;
         told.send_replace(true);
     };
-    let serving = axum::serve(listener, router).with_graceful_shutdown(graceful);
+    let serving = edge::listen::serve(listener, front, graceful);
     let too_long = async move {
         let mut end = end;
         // An error means that the server ended by itself.
@@ -157,7 +157,7 @@ async fn serve_on(
         }
     };
     tokio::select! {
-        served = async { serving.await } => served.map_err(ServeError::Serve),
+        served = serving => served.map_err(ServeError::Serve),
         () = too_long => Ok(()),
     }
 }

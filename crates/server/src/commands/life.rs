@@ -115,6 +115,8 @@ impl Commands {
             goal: request.goal,
             policy,
             keep: request.keep,
+            private: request.private,
+            link_secret: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
         Ok(answer.map_err(|error| ask(error, id))?.view)

@@ -5,6 +5,7 @@ pub mod check;
 mod events;
 mod exec;
 mod life;
+mod link;
 mod notices;
 mod output;
 mod presence;
@@ -26,6 +27,7 @@ use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
 
 pub use events::{EventReader, EventsRequest};
+pub use link::Link;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use trouble::{Kind, Trouble};
@@ -106,6 +108,12 @@ impl Commands {
     #[must_use]
     pub fn driver(&self) -> &dyn Driver {
         &*self.0.driver
+    }
+
+    /// The ways into the boxes.
+    #[must_use]
+    pub fn boxds(&self) -> &Boxds {
+        &self.0.boxds
     }
 
     /// Which conversations are there (rule 7.2).

@@ -124,6 +124,10 @@ pub struct Patch {
     pub policy: Option<PolicyChange>,
     /// Pinned or not (rule 13.5).
     pub keep: Option<bool>,
+    /// Only who has a link may look at its URLs (rule 8.8).
+    pub private: Option<bool>,
+    /// A secret for its links, and whether it takes the place of one that is there.
+    pub link_secret: Option<(String, bool)>,
 }
 
 /// Makes the new policy out of the one the box has when the change is applied.
