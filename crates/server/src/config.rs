@@ -28,8 +28,6 @@ pub struct Config {
     pub limits: Limits,
     /// How the boxes' URLs are reached.
     pub edge: EdgeConfig,
-    /// How connections are encrypted; `None`: they are not.
-    pub tls: Option<TlsConfig>,
 }
 
 /// How the boxes' URLs, and the API, are reached from outside.
@@ -39,20 +37,6 @@ pub struct EdgeConfig {
     pub names: Vec<String>,
     /// Whether browsers speak HTTPS, and to which port, when something in front of the server passes requests on.
     pub public: Option<(bool, u16)>,
-}
-
-/// How connections are encrypted.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TlsConfig {
-    /// With this certificate chain and key, both PEM files.
-    Files {
-        /// The chain, the server's own certificate first.
-        certificate: PathBuf,
-        /// The key.
-        key: PathBuf,
-    },
-    /// With a certificate from an authority that the server makes for itself, once, in its data folder.
-    LocalAuthority,
 }
 
 /// What the host gives away at most.
@@ -107,7 +91,6 @@ struct File {
     domain: Option<String>,
     limits: Limits,
     edge: EdgeFile,
-    tls: Option<TlsFile>,
 }
 
 /// `[edge]` in the file.
@@ -116,15 +99,6 @@ struct File {
 struct EdgeFile {
     names: Vec<String>,
     public_url: Option<String>,
-}
-
-/// `[tls]` in the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct TlsFile {
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-    local_authority: bool,
 }
 
 /// Why the settings are no good.
@@ -170,7 +144,6 @@ impl Config {
             wrong.push("domain: a host name of 1 to 200 characters".to_owned());
         }
         let edge = file.edge.check(&mut wrong);
-        let tls = file.tls.and_then(|tls| tls.check(&mut wrong));
         file.limits.check(&mut wrong);
         let data = given.data.or(file.data);
         match address {
@@ -181,7 +154,6 @@ impl Config {
                 test_clock: given.test_clock,
                 limits: file.limits,
                 edge,
-                tls,
             }),
             Ok(_) | Err(()) => Err(ConfigError::Values(wrong)),
         }
@@ -220,20 +192,6 @@ impl EdgeFile {
         EdgeConfig {
             names: self.names,
             public,
-        }
-    }
-}
-
-impl TlsFile {
-    fn check(self, wrong: &mut Vec<String>) -> Option<TlsConfig> {
-        match (self.certificate, self.key, self.local_authority) {
-            (Some(certificate), Some(key), false) => Some(TlsConfig::Files { certificate, key }),
-            (None, None, true) => Some(TlsConfig::LocalAuthority),
-            _ => {
-                let like = "tls: either `certificate` and `key`, or `local_authority = true`";
-                wrong.push(like.to_owned());
-                None
-            }
         }
     }
 }
@@ -325,14 +283,10 @@ mod tests {
             (edge.names, edge.public),
             (vec!["ice.example".to_owned()], Some((true, 443)))
         );
-        let config = load("[tls]\nlocal_authority = true\n").unwrap();
-        assert_eq!(config.tls, Some(TlsConfig::LocalAuthority));
         for (text, field) in [
             ("[edge]\nnames = [\"a:80\"]", "edge.names"),
             ("[edge]\npublic_url = \"ftp://x\"", "edge.public_url"),
             ("[edge]\npublic_url = \"https://x/path\"", "edge.public_url"),
-            ("[tls]\ncertificate = \"a.pem\"", "tls"),
-            ("[tls]", "tls"),
             ("domain = \"a b\"", "domain"),
         ] {
             let refused = load(text).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The one listener: takes connections, encrypted ones too, and reads requests from them within limits. Owns those limits
+//! The one listener: takes connections and reads requests from them within limits. Owns those limits
 //! and the good order in which connections end; what a request comes to is [`Front`]'s.
 
 use std::convert::Infallible;
@@ -147,5 +147,5 @@ fn greet(stream: &TcpStream) -> Option<Arrival> {
         tracing::debug!(%error, "a connection went away before it was served");
         return None;
     }
-    Some(Arrival { peer, tls: false })
+    Some(Arrival { peer })
 }

@@ -10,7 +10,7 @@ use icebox_lifecycle::{BoxId, Command, Refusal, State, Status};
 
 use super::Edge;
 use super::answer::{Answer, entered, is_failure};
-use super::forward::{Arrival, ForwardError, Way};
+use super::forward::{ForwardError, Way};
 use super::link::{self, ENTER_PATH};
 use super::page::{Language, Page};
 use super::visit::loads_page;
@@ -64,7 +64,7 @@ impl Edge {
                 return visitor.answer(&answer);
             }
         };
-        let scheme = self.scheme(&request);
+        let scheme = self.0.urls.scheme();
         let path = request.uri().path();
         if path == ENTER_PATH {
             return self.enter(&view, port, scheme, &request, &visitor);
@@ -262,14 +262,6 @@ impl Edge {
         tokens
             .iter()
             .any(|token| link::good_until(token, secret, view.id(), port, now).is_some())
-    }
-
-    /// `https` when the connection is, or when something in front of us says so in our settings.
-    fn scheme(&self, request: &Request<Body>) -> &'static str {
-        match request.extensions().get::<Arrival>() {
-            Some(arrival) if arrival.tls => "https",
-            Some(_) | None => self.0.urls.scheme(),
-        }
     }
 
     fn failed(&self, id: BoxId, place: &str, answer: &Answer) {

@@ -1,12 +1,15 @@
 //! The server as a client sees it: engine, store, commands and REST together, over real HTTP, on boxes of the fake driver
 //! and with the test clock. Time moves only when a test moves it.
 
+mod edge;
+mod edge_stream;
 mod events;
 mod exec;
 mod input;
 mod life;
 mod load;
 mod notices;
+mod program;
 mod restart;
 mod rig;
 mod steps;

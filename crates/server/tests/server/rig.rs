@@ -104,7 +104,6 @@ impl Rig {
                 names: vec!["icebox.example".to_owned()],
                 public: None,
             },
-            tls: None,
         }
     }
 
@@ -446,5 +445,13 @@ impl Rig {
         let running = self.fake.running_commands(id);
         assert_eq!(running.len(), 1, "{running:?}");
         running.into_iter().next().unwrap()
+    }
+}
+
+impl Rig {
+    /// Until a request for one of the box's URLs came.
+    pub(crate) async fn until_requested(&self, id: BoxId) {
+        self.until_view(id, |sandbox| sandbox.last_request.is_some())
+            .await;
     }
 }
