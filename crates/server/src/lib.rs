@@ -19,7 +19,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
@@ -27,6 +26,7 @@ use crate::clock::{Clock, machine_now};
 use crate::commands::Commands;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
 use crate::store::{Store, StoreError};
 
@@ -57,8 +57,8 @@ pub enum ServeError {
 
 /// A server that is put together and whose boxes are up to date.
 pub struct Server {
-    /// Every path it serves.
-    pub router: Router,
+    /// Takes every request, for the API and for the boxes' URLs.
+    pub front: Front,
     /// Its engine.
     pub engine: Engine,
     /// Its commands, for dialects and tests.
@@ -100,9 +100,11 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
     tokio::spawn(usage.run(views, driver, clock.clone()));
     let host = rustix::system::uname();
-    let app = api::App::new(commands.clone(), keys, &host.nodename().to_string_lossy());
+    let edge = Edge::new(commands.clone());
+    let host = host.nodename().to_string_lossy();
+    let app = api::App::new(commands.clone(), edge.clone(), keys, &host);
     Ok(Server {
-        router: api::router(app),
+        front: Front::new(api::router(app), edge),
         engine,
         commands,
         clock,
@@ -111,7 +113,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
 
 /// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
 pub async fn serve(
-    config: Config,
+    mut config: Config,
     driver: Arc<dyn Driver>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
@@ -120,6 +122,11 @@ pub async fn serve(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| ServeError::Listen { address, source })?;
+    if let Ok(address) = listener.local_addr() {
+        // Port 0 is any free one, and the boxes' URLs have to say which it became.
+        config.listen = address;
+    }
+    let address = config.listen;
     let server = build(config, driver).await?;
     tracing::info!(%address, "serving");
     let commands = server.commands.clone();
@@ -127,14 +134,14 @@ pub async fn serve(
         shutdown.await;
         commands.end_streams();
     };
-    let served = serve_on(listener, server.router, shutdown).await;
+    let served = serve_on(listener, server.front, shutdown).await;
     server.engine.shut_down().await;
     served
 }
 
 async fn serve_on(
     listener: TcpListener,
-    router: Router,
+    front: Front,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let (told, end) = tokio::sync::watch::channel(false);
@@ -142,8 +149,7 @@ async fn serve_on(
         shutdown.await;
         told.send_replace(true);
     };
-    let service = router.into_make_service_with_connect_info::<api::Hangup>();
-    let serving = axum::serve(api::Door(listener), service).with_graceful_shutdown(graceful);
+    let serving = edge::listen::serve(listener, front, graceful);
     let too_long = async move {
         let mut end = end;
         // An error means that the server ended by itself.
@@ -154,7 +160,7 @@ async fn serve_on(
         }
     };
     tokio::select! {
-        served = async { serving.await } => served.map_err(ServeError::Serve),
+        served = serving => served.map_err(ServeError::Serve),
         () = too_long => Ok(()),
     }
 }

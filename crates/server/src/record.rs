@@ -34,6 +34,12 @@ pub struct Record {
     /// Its named ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<Service>,
+    /// Only who has a link may look at its URLs (rule 8.8).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
+    /// What links to it are signed with; a new one makes the old links worthless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_secret: Option<String>,
     /// What an E2B client said of it, if one made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2b: Option<Box<E2b>>,

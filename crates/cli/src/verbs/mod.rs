@@ -8,6 +8,7 @@ mod freeze;
 mod key;
 mod logs;
 mod ls;
+mod open;
 mod ps;
 mod restore;
 mod serve;
@@ -42,6 +43,7 @@ pub(crate) enum Verb {
     Exec(exec::Exec),
     Ps(ps::Ps),
     Logs(logs::Logs),
+    Open(open::Open),
     Freeze(freeze::Freeze),
     Wake(wake::Wake),
     Stop(stop::Stop),
@@ -63,6 +65,7 @@ impl Verb {
             Self::Exec(verb) => verb.run(),
             Self::Ps(verb) => verb.run(),
             Self::Logs(verb) => verb.run(),
+            Self::Open(verb) => verb.run(),
             Self::Freeze(verb) => verb.run(),
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
@@ -82,6 +85,7 @@ impl Verb {
             Self::Exec(verb) => verb.remote.json,
             Self::Ps(verb) => verb.remote.json,
             Self::Logs(verb) => verb.remote.json,
+            Self::Open(verb) => verb.remote.json,
             Self::Freeze(verb) => verb.many.remote.json,
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
@@ -102,6 +106,7 @@ impl Verb {
             | Self::Status(_)
             | Self::Ps(_)
             | Self::Logs(_)
+            | Self::Open(_)
             | Self::Freeze(_)
             | Self::Wake(_)
             | Self::Stop(_)

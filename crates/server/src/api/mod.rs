@@ -6,6 +6,7 @@ mod e2b;
 mod error;
 mod events;
 mod input;
+mod links;
 mod ops;
 mod procs;
 mod view;
@@ -16,15 +17,15 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
-pub(crate) use e2b::{Door, Hangup};
-
 use crate::commands::Commands;
+use crate::edge::Edge;
 use crate::store::Keys;
 
 /// What every handler has.
 #[derive(Clone)]
 pub struct App {
     commands: Commands,
+    edge: Edge,
     keys: Arc<Keys>,
     host: Arc<str>,
 }
@@ -32,9 +33,10 @@ pub struct App {
 impl App {
     /// Puts it together; `host` is what views call this machine.
     #[must_use]
-    pub fn new(commands: Commands, keys: Keys, host: &str) -> Self {
+    pub fn new(commands: Commands, edge: Edge, keys: Keys, host: &str) -> Self {
         Self {
             commands,
+            edge,
             keys: Arc::new(keys),
             host: host.into(),
         }
@@ -58,6 +60,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/boxes/{id}/freeze", post(boxes::freeze))
         .route("/v1/boxes/{id}/wake", post(boxes::wake))
         .route("/v1/boxes/{id}/stop", post(boxes::stop))
+        .route(
+            "/v1/boxes/{id}/link",
+            post(links::make).delete(links::revoke),
+        )
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))
         .route("/v1/boxes/{id}/procs/{exec}", get(procs::one))

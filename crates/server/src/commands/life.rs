@@ -116,6 +116,8 @@ impl Commands {
             policy,
             keep: request.keep,
             e2b: None,
+            private: request.private,
+            link_secret: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
         Ok(answer.map_err(|error| ask(error, id))?.view)

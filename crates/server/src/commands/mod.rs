@@ -5,6 +5,7 @@ pub mod check;
 mod events;
 mod exec;
 mod life;
+mod link;
 mod notices;
 mod output;
 mod pause;
@@ -30,6 +31,7 @@ use crate::store::{Reader, StoreError, StoredStep, Why};
 use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest};
+pub use link::Link;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
@@ -113,6 +115,12 @@ impl Commands {
     #[must_use]
     pub fn driver(&self) -> &dyn Driver {
         &*self.0.driver
+    }
+
+    /// The ways into the boxes.
+    #[must_use]
+    pub fn boxds(&self) -> &Boxds {
+        &self.0.boxds
     }
 
     /// Which conversations are there (rule 7.2).

@@ -90,6 +90,8 @@ impl Commands {
             metadata: request.metadata,
             services: check::services(request.services)?,
             e2b: None,
+            private: request.private.unwrap_or(false),
+            link_secret: None,
         };
         Ok(NewBox {
             id: random::box_id(),
@@ -262,6 +264,7 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         ("idleTimeoutMin", request.idle_timeout_min.is_some()),
         ("policy", request.policy.is_some()),
         ("metadata", !request.metadata.is_empty()),
+        ("private", request.private.is_some()),
     ];
     match chosen.iter().find(|(_, chosen)| *chosen) {
         Some((field, _)) => Err(Trouble::bad(

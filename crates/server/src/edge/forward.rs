@@ -60,8 +60,6 @@ const PROXY_WORDS: [&str; 3] = ["forwarded", "x-real-ip", "x-client-ip"];
 pub struct Arrival {
     /// The other end.
     pub peer: SocketAddr,
-    /// It is encrypted.
-    pub tls: bool,
 }
 
 /// Where a request goes, and how it got here.

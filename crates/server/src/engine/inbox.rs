@@ -126,6 +126,10 @@ pub struct Patch {
     pub keep: Option<bool>,
     /// What the E2B dialect keeps of it.
     pub e2b: Option<Box<E2b>>,
+    /// Only who has a link may look at its URLs (rule 8.8).
+    pub private: Option<bool>,
+    /// A secret for its links, and whether it takes the place of one that is there.
+    pub link_secret: Option<(String, bool)>,
 }
 
 /// Makes the new policy out of the one the box has when the change is applied.

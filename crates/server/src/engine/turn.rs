@@ -311,6 +311,14 @@ impl Core {
         if let Some(e2b) = patch.e2b {
             record.e2b = Some(e2b);
         }
+        if let Some(private) = patch.private {
+            record.private = private;
+        }
+        if let Some((secret, instead)) = patch.link_secret
+            && (instead || record.link_secret.is_none())
+        {
+            record.link_secret = Some(secret);
+        }
         if record != *work.record {
             work.record = Arc::new(record);
             work.record_changed = true;

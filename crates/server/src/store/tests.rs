@@ -25,6 +25,8 @@ fn record() -> Record {
         env: [("A".to_owned(), "b".to_owned())].into(),
         metadata: Default::default(),
         services: Vec::new(),
+        private: false,
+        link_secret: None,
     }
 }
 

@@ -141,6 +141,8 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         env: Default::default(),
         metadata: Default::default(),
         services: Vec::new(),
+        private: false,
+        link_secret: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

@@ -9,7 +9,6 @@ mod list;
 mod logs;
 mod metrics;
 mod network;
-mod reset;
 mod sandboxes;
 mod templates;
 mod traffic;
@@ -20,7 +19,6 @@ use axum::routing::{any, get, post, put};
 
 use super::App;
 
-pub(crate) use reset::{Door, Hangup};
 pub(super) use traffic::traffic;
 
 /// Its paths.

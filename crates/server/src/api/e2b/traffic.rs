@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -19,10 +19,10 @@ use tokio::runtime::Handle;
 use super::super::App;
 use super::error;
 use super::input::box_id;
-use super::reset::Hangup;
 use crate::commands::{Commands, Kind, Trouble};
 use crate::driver::BOXD_PORT;
 use crate::edge::forward::{ForwardError, Way};
+use crate::edge::hangup::Hangup;
 use crate::engine::{CallUnderWay, View};
 
 const ID_HEADER: &str = "e2b-sandbox-id";
@@ -84,10 +84,7 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
         Ok(call) => call,
         Err(trouble) => return not_there(id.as_str(), &trouble),
     };
-    let hangup = request
-        .extensions()
-        .get::<ConnectInfo<Hangup>>()
-        .map(|ConnectInfo(hangup)| hangup.clone());
+    let hangup = request.extensions().get::<Hangup>().cloned();
     let stream = port == BOXD_PORT && COMMAND_STREAMS.contains(&request.uri().path());
     let way = Way {
         id,
