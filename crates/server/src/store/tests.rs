@@ -27,6 +27,7 @@ fn record() -> Record {
         services: Vec::new(),
         private: false,
         link_secret: None,
+        e2b: None,
     }
 }
 

@@ -143,6 +143,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         services: Vec::new(),
         private: false,
         link_secret: None,
+        e2b: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

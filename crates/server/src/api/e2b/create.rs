@@ -128,6 +128,9 @@ fn new_box(
         env,
         metadata,
         services: Vec::new(),
+        // Its pages are for those with a link, its ports for those with its token.
+        private: closed,
+        link_secret: None,
         e2b: Some(Box::new(E2b {
             template: asked.template_id,
             access_token: secure.then(random::hex::<20>),
