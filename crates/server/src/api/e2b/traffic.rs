@@ -39,6 +39,10 @@ const FOR_CLIENTS: [&str; 6] = [
     "/envs",
 ];
 
+/// How long something may take to be found listening: the daemon always does.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Answers that last as long as a command does, unless its client hangs up before.
 const COMMAND_STREAMS: [&str; 2] = ["/process.Process/Start", "/process.Process/Connect"];
 
@@ -90,7 +94,11 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
         id,
         port,
         scheme: "http",
-        patience: Duration::ZERO,
+        patience: if port == BOXD_PORT {
+            DAEMON_PATIENCE
+        } else {
+            PATIENCE
+        },
     };
     match app.commands.upstreams().forward(way, request).await {
         Ok(response) => response.map(|body| {

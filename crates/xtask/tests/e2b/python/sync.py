@@ -71,6 +71,7 @@ def commands():
             if "got word" in "".join(said):
                 break
         assert box.commands.kill(run.pid)
+        raises(CommandExitException, run.wait)
         assert not box.commands.kill(run.pid)
 
         git = box.commands.run("git init -q r && cd r && git status --porcelain && git branch --show-current")
