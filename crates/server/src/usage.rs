@@ -3,11 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use icebox_lifecycle::{BoxId, State, Time};
+use icebox_lifecycle::{BoxId, Ms, State, Time};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, machine_now};
 use crate::driver::{Counters, Driver};
 use crate::engine::Views;
 
@@ -43,7 +43,7 @@ pub struct Usage(Arc<Mutex<HashMap<BoxId, Kept>>>);
 #[derive(Default)]
 struct Kept {
     samples: VecDeque<Sample>,
-    last: Option<(Instant, Counters)>,
+    last: Option<(Time, Counters)>,
     disk_bytes: u64,
     looks: u32,
 }
@@ -69,7 +69,7 @@ impl Usage {
                 let disk = self.counts_disk(id);
                 // A box that stopped running meanwhile has nothing to be counted.
                 if let Ok(counters) = driver.usage(id, disk).await {
-                    self.note(id, clock.now(), Instant::now(), counters);
+                    self.note(id, clock.now(), machine_now(), counters);
                 }
             }
             self.forget(|id| views.get(id).is_none_or(|view| !view.sandbox.is_live()));
@@ -83,7 +83,8 @@ impl Usage {
             .is_none_or(|kept| kept.looks % DISK_LOOKS == 0)
     }
 
-    fn note(&self, id: BoxId, at: Time, now: Instant, counters: Counters) {
+    /// Takes a sample in: `at` is the server's time, `now` the machine's, which its counters go by.
+    fn note(&self, id: BoxId, at: Time, now: Time, counters: Counters) {
         let mut boxes = self.lock();
         if boxes.len() >= BOXES && !boxes.contains_key(&id) {
             return;
@@ -91,8 +92,7 @@ impl Usage {
         let kept = boxes.entry(id).or_default();
         let cpu_percent = kept.last.map_or(0.0, |(before, last)| {
             let used_us = counters.cpu_us.saturating_sub(last.cpu_us);
-            let elapsed_us = now.duration_since(before).as_micros().max(1);
-            percent(used_us, elapsed_us)
+            percent(used_us, now.since(before))
         });
         kept.disk_bytes = counters.disk_bytes.unwrap_or(kept.disk_bytes);
         kept.last = Some((now, counters));
@@ -119,8 +119,9 @@ impl Usage {
 }
 
 /// Rounded to hundredths.
-fn percent(used_us: u64, elapsed_us: u128) -> f64 {
-    let hundredths = u128::from(used_us) * 10_000 / elapsed_us;
+fn percent(used_us: u64, elapsed_ms: Ms) -> f64 {
+    let elapsed_ms = elapsed_ms.max(1).unsigned_abs();
+    let hundredths = used_us.saturating_mul(10) / elapsed_ms;
     f64::from(u32::try_from(hundredths).unwrap_or(u32::MAX)) / 100.0
 }
 
@@ -132,16 +133,14 @@ mod tests {
     fn shares_are_of_the_time_between_two_looks() {
         let usage = Usage::default();
         let id = BoxId::parse(&"a".repeat(20)).unwrap();
-        let begin = Instant::now();
         let counters = |cpu_us, disk_bytes| Counters {
             cpu_us,
             memory_bytes: 300,
             cache_bytes: 100,
             disk_bytes,
         };
-        usage.note(id, Time(0), begin, counters(1_000_000, Some(7)));
-        let later = begin + Duration::from_secs(2);
-        usage.note(id, Time(2_000), later, counters(2_000_000, None));
+        usage.note(id, Time(0), Time(5_000), counters(1_000_000, Some(7)));
+        usage.note(id, Time(2_000), Time(7_000), counters(2_000_000, None));
         let samples = usage.of(id);
         assert_eq!(samples[0].cpu_percent.to_bits(), 0.0_f64.to_bits());
         let second = Sample {
@@ -160,7 +159,7 @@ mod tests {
         let id = BoxId::parse(&"a".repeat(20)).unwrap();
         for n in 0..SAMPLES + 5 {
             let at = Time(i64::try_from(n).unwrap());
-            usage.note(id, at, Instant::now(), Counters::default());
+            usage.note(id, at, at, Counters::default());
         }
         let samples = usage.of(id);
         assert_eq!((samples.len(), samples[0].at), (SAMPLES, Time(5)));

@@ -36,6 +36,7 @@ const RULES: &[Rule] = &[
         within: "crates/server/src",
         allowed: &[
             "crates/server/src/api/error.rs",
+            "crates/server/src/api/e2b/error.rs",
             "crates/server/src/edge/answer.rs",
         ],
         why: "status codes live in one file per dialect",

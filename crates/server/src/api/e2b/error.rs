@@ -11,10 +11,19 @@ use crate::commands::{Kind, Trouble};
 
 /// The answer to a request that made something, or woke a box.
 pub(super) const CREATED: StatusCode = StatusCode::CREATED;
-/// The answer to a request that only did something.
-pub(super) const DONE: StatusCode = StatusCode::NO_CONTENT;
+/// The answer to a request that found a box running.
+pub(super) const FOUND: StatusCode = StatusCode::OK;
 /// Clients with this header and `false` do not try again.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("should-retry");
+
+/// The answer to a request that only did something.
+pub(super) struct Done;
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        StatusCode::NO_CONTENT.into_response()
+    }
+}
 
 /// Trouble, as this dialect says it.
 pub(super) struct Failure(Trouble);

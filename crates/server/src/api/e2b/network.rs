@@ -2,13 +2,12 @@
 //! reach. Boxes have no way out yet, so that every list of what they may not reach holds.
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::net::IpAddr;
 
 use super::super::App;
-use super::error::{self, Failure};
+use super::error::{self, Done, Failure};
 use super::input::{Body, Client, find};
 use crate::commands::{Kind, Trouble};
 
@@ -118,7 +117,7 @@ pub(super) async fn replace(
         network
     });
     app.commands.describe_e2b(found.id(), record).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(Done.into_response())
 }
 
 fn bad(field: &str, limit: &str) -> Failure {

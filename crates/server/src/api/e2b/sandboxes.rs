@@ -2,14 +2,13 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use icebox_lifecycle::policy::{AtEnd, Lifetime, LifetimeFrom};
 use icebox_lifecycle::{Ms, Policy, Time};
 use serde::Deserialize;
 
 use super::super::App;
-use super::error::{CREATED, DONE, Failure};
+use super::error::{CREATED, Done, FOUND, Failure};
 use super::input::{Body, Client, find, not_found, timeout_ms};
 use super::view;
 use crate::commands::{Kind, Resumed, Trouble};
@@ -34,10 +33,10 @@ pub(super) async fn kill(
     State(app): State<App>,
     client: Client,
     Path(id): Path<String>,
-) -> Result<StatusCode, Failure> {
+) -> Result<Done, Failure> {
     let found = find(&app, &client, &id)?;
     app.commands.stop(&client.0, found.id().as_str()).await?;
-    Ok(DONE)
+    Ok(Done)
 }
 
 #[derive(Deserialize)]
@@ -50,7 +49,7 @@ pub(super) async fn set_timeout(
     client: Client,
     Path(id): Path<String>,
     Body(asked): Body<SetTimeout>,
-) -> Result<StatusCode, Failure> {
+) -> Result<Done, Failure> {
     let found = find(&app, &client, &id)?;
     let ms = timeout_ms("timeout", asked.timeout, 0)?;
     // Its end does not come nearer while it is paused, so there is nothing to set.
@@ -60,7 +59,7 @@ pub(super) async fn set_timeout(
     let change = ends(app.commands.clock().now(), ms, Sooner::Too);
     let set = app.commands.set_policy(found.id(), change).await;
     set.map_err(|trouble| ended_meanwhile(trouble, &id))?;
-    Ok(DONE)
+    Ok(Done)
 }
 
 #[derive(Deserialize)]
@@ -73,7 +72,7 @@ pub(super) async fn refresh(
     client: Client,
     Path(id): Path<String>,
     Body(asked): Body<Refresh>,
-) -> Result<StatusCode, Failure> {
+) -> Result<Done, Failure> {
     let found = find(&app, &client, &id)?;
     let sec = asked.duration.unwrap_or(TIMEOUT_V1_SEC);
     if !(0..=REFRESH_MAX_SEC).contains(&sec) {
@@ -84,7 +83,7 @@ pub(super) async fn refresh(
     let change = ends(app.commands.clock().now(), ms, Sooner::Never);
     let set = app.commands.set_policy(found.id(), change).await;
     set.map_err(|trouble| ended_meanwhile(trouble, &id))?;
-    Ok(DONE)
+    Ok(Done)
 }
 
 #[derive(Deserialize)]
@@ -97,7 +96,7 @@ pub(super) async fn pause(
     client: Client,
     Path(id): Path<String>,
     Body(asked): Body<Pause>,
-) -> Result<StatusCode, Failure> {
+) -> Result<Done, Failure> {
     let found = find(&app, &client, &id)?;
     let files_only = asked.memory == Some(false);
     let own = found.id();
@@ -105,7 +104,7 @@ pub(super) async fn pause(
     paused
         .await
         .map_err(|trouble| ended_meanwhile(trouble, &id))?;
-    Ok(DONE)
+    Ok(Done)
 }
 
 #[derive(Deserialize)]
@@ -152,7 +151,7 @@ async fn connect(
     let resumed = app.commands.resume(found.id(), change, cold).await;
     let (how, view) = resumed.map_err(|trouble| ended_meanwhile(trouble, id))?;
     let status = match how {
-        Resumed::Ran => StatusCode::OK,
+        Resumed::Ran => FOUND,
         Resumed::Woke => CREATED,
     };
     Ok((status, Json(view::sandbox(app, &view))).into_response())

@@ -2,11 +2,10 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::App;
-use super::error::Failure;
+use super::error::{Done, Failure};
 use super::input::Client;
 use super::view::ENVD_VERSION;
 use crate::commands::check;
@@ -85,7 +84,7 @@ pub(super) async fn alias(_: Client, Path(alias): Path<String>) -> Result<Json<V
 }
 
 /// Images of the host are not a client's to remove, and there are no others yet.
-pub(super) async fn delete(_: Client, Path(id): Path<String>) -> Result<StatusCode, Failure> {
+pub(super) async fn delete(_: Client, Path(id): Path<String>) -> Result<Done, Failure> {
     match image(&id) {
         Ok(_) => Err(Trouble::new(
             Kind::BadRequest,
