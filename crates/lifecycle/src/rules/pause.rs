@@ -144,6 +144,12 @@ impl Sandbox {
         is_paused(self)
     }
 
+    /// It is paused in such a way that only being asked to wakes it, and no call does (15.2).
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        is_closed(self)
+    }
+
     /// When the end that was set for it comes, whether or not it counts at the moment (15.1).
     #[must_use]
     pub fn set_end(&self) -> Option<Time> {

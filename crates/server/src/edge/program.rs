@@ -176,6 +176,13 @@ impl Edge {
         if !view.sandbox.credits {
             return visitor.answer(&Answer::Paused);
         }
+        if view.sandbox.is_closed() {
+            // Paused until it is resumed, which a page load is not (rule 15.2).
+            return visitor.answer(&Answer::NotAwake {
+                status,
+                page: Page::StaysFrozen,
+            });
+        }
         if load.may_wake {
             let command = Command::Wake { cold: false };
             if let Err(AskError::Refused(refusal, _)) =
@@ -190,6 +197,7 @@ impl Edge {
                         status: Status::Interrupted.as_str(),
                     },
                     Refusal::LifetimeOver
+                    | Refusal::Paused
                     | Refusal::RestoreTooLate { .. }
                     | Refusal::CannotRestore(_)
                     | Refusal::TakenOver(_)
