@@ -201,7 +201,8 @@ async fn traffic_goes_where_it_may_and_clients_are_told_why_not() {
     assert!(text.contains("port is not open"), "{text}");
     with("0").call(Method::GET, "/", None).await.expect(400);
     // The daemon's own service is the server's alone.
-    let own = with("49983").post("/icebox.boxd.v1.Boxd/Exec", json!({}));
+    let daemon = with("49983");
+    let own = daemon.post("/icebox.boxd.v1.Boxd/Exec", json!({}));
     own.await.expect(404);
 
     let half = rig.client().with_header("e2b-sandbox-id", id.as_str());
