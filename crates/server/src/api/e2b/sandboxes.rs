@@ -222,8 +222,10 @@ fn ends(now: Time, ms: Ms, sooner: Sooner) -> PolicyChange {
 
 /// A box that ended while it was asked for something was not found.
 fn ended_meanwhile(trouble: Trouble, id: &str) -> Failure {
-    match trouble.kind {
-        Kind::BoxGone | Kind::Interrupted | Kind::NotFound => not_found(id),
-        _ => trouble.into(),
+    let ended = [Kind::BoxGone, Kind::Interrupted, Kind::NotFound];
+    if ended.contains(&trouble.kind) {
+        not_found(id)
+    } else {
+        trouble.into()
     }
 }

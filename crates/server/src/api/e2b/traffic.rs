@@ -176,11 +176,17 @@ fn gone(id: &str) -> Response {
 }
 
 fn not_there(id: &str, trouble: &Trouble) -> Response {
-    match trouble.kind {
-        Kind::NotFound | Kind::BoxGone | Kind::Interrupted | Kind::Paused | Kind::LifetimeOver => {
-            gone(id)
-        }
-        _ => error::unreachable(id, &trouble.text),
+    let away = [
+        Kind::NotFound,
+        Kind::BoxGone,
+        Kind::Interrupted,
+        Kind::Paused,
+        Kind::LifetimeOver,
+    ];
+    if away.contains(&trouble.kind) {
+        gone(id)
+    } else {
+        error::unreachable(id, &trouble.text)
     }
 }
 

@@ -119,15 +119,15 @@ pub(super) fn state(view: &View) -> &'static str {
 
 /// When it ends, or ended for the time being; where nothing ends it, some day.
 fn end(view: &View, now: Time) -> Time {
-    match &view.sandbox.state {
-        State::Frozen(frozen) if view.sandbox.is_paused() => frozen.at,
-        _ => {
-            let ends_at = view.sandbox.forecast(now).ends_at;
-            ends_at
-                .or_else(|| view.sandbox.set_end())
-                .unwrap_or(now + NO_END_MS)
-        }
+    if let State::Frozen(frozen) = &view.sandbox.state
+        && view.sandbox.is_paused()
+    {
+        return frozen.at;
     }
+    let ends_at = view.sandbox.forecast(now).ends_at;
+    ends_at
+        .or_else(|| view.sandbox.set_end())
+        .unwrap_or(now + NO_END_MS)
 }
 
 /// The domain under which the ports of boxes are found.
