@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::event::{CallKind, Command};
 use crate::forecast::HoldKind;
-use crate::policy::{LifetimeFrom, Policy, PolicyError};
+use crate::policy::{LifetimeFrom, Policy, PolicyError, WokenBy};
 use crate::rules;
 use crate::sandbox::{Sandbox, Takeover};
 use crate::state::{End, State};
@@ -24,6 +24,11 @@ pub enum Ask {
     },
     /// [`Command::Freeze`].
     Freeze,
+    /// [`Command::Pause`].
+    Pause {
+        /// Keeping its files only.
+        files_only: bool,
+    },
     /// [`Command::Wake`].
     Wake {
         /// From the files.
@@ -45,6 +50,9 @@ impl From<&Command> for Ask {
     fn from(command: &Command) -> Self {
         match command {
             Command::Freeze => Self::Freeze,
+            Command::Pause { files_only } => Self::Pause {
+                files_only: *files_only,
+            },
             Command::Wake { cold } => Self::Wake { cold: *cold },
             Command::Stop => Self::Stop,
             Command::Restore => Self::Restore,
@@ -104,6 +112,8 @@ pub enum Refusal {
     },
     /// Nothing of its lifetime is left: extend it first (12.4).
     LifetimeOver,
+    /// It is paused, and a call does not wake it (15.2).
+    Paused,
     /// A setting is out of range.
     Policy(PolicyError),
     /// A hard cap can be raised only (6.10).
@@ -127,6 +137,7 @@ impl Sandbox {
             Ask::Get => Ok(Admission::Accept),
             Ask::Call { kind, writes } => self.admit_call(now, *kind, *writes),
             Ask::Freeze => self.admit_freeze(now),
+            Ask::Pause { files_only } => self.admit_pause(now, *files_only),
             Ask::Wake { cold: false } => self.admit_wake(now),
             Ask::Wake { cold: true } => self.admit_cold_wake(now),
             Ask::Stop => Ok(self.admit_stop()),
@@ -142,10 +153,23 @@ impl Sandbox {
         if !self.credits {
             return Err(Refusal::NoCredits);
         }
-        match rules::lifetime::remaining_ms(self, now) {
-            Some(left) if left <= 0 => Err(Refusal::LifetimeOver),
-            Some(_) | None => Ok(()),
+        match (
+            rules::lifetime::remaining_ms(self, now),
+            self.policy.woken_by,
+        ) {
+            // What wakes it gives it more.
+            (_, WokenBy::AnyCallFor(_)) => Ok(()),
+            (Some(left), _) if left <= 0 => Err(Refusal::LifetimeOver),
+            (Some(_) | None, _) => Ok(()),
         }
+    }
+
+    /// As [`Self::may_wake`], for a call that names it: a paused box may be one that calls do not wake (15.2).
+    fn may_be_called(&self, now: Time) -> Result<(), Refusal> {
+        if self.credits && rules::pause::is_closed(self) {
+            return Err(Refusal::Paused);
+        }
+        self.may_wake(now)
     }
 
     /// The refusal of a box that has ended or was lost; `None` for a live one.
@@ -189,7 +213,7 @@ impl Sandbox {
         }
         self.live(now)?;
         match &self.state {
-            State::Frozen(_) | State::Freezing { .. } => self.may_wake(now)?,
+            State::Frozen(_) | State::Freezing { .. } => self.may_be_called(now)?,
             State::Starting { .. }
             | State::Ready
             | State::Thawing { .. }
@@ -225,6 +249,30 @@ impl Sandbox {
             State::Frozen(frozen) if !frozen.wake => Admission::AlreadySo,
             State::Freezing { .. }
             | State::Frozen(_)
+            | State::Starting { .. }
+            | State::Thawing { .. }
+            | State::Releasing { .. }
+            | State::Stopping { .. }
+            | State::Terminated { .. }
+            | State::Interrupted { .. } => Admission::Wait,
+        })
+    }
+
+    /// Unlike a freeze, nothing holds a pause up (15.2).
+    fn admit_pause(&self, now: Time, files_only: bool) -> Result<Admission, Refusal> {
+        self.live(now)?;
+        Ok(match &self.state {
+            State::Ready => Admission::Accept,
+            State::Frozen(_) | State::Freezing { .. } if rules::pause::is_paused(self) => {
+                Admission::AlreadySo
+            }
+            State::Frozen(frozen) if !frozen.wake => match frozen.evicting {
+                // Its copy is being checked: it cannot be given up at this moment.
+                Some(_) if files_only => Admission::Wait,
+                Some(_) | None => Admission::Accept,
+            },
+            State::Frozen(_)
+            | State::Freezing { .. }
             | State::Starting { .. }
             | State::Thawing { .. }
             | State::Releasing { .. }

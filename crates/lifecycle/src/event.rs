@@ -130,6 +130,11 @@ pub enum CallKind {
 pub enum Command {
     /// Freeze now, whatever the idle clock says.
     Freeze,
+    /// Pause: freeze now, whatever holds it, until what wakes a paused box comes (15.2).
+    Pause {
+        /// Give the memory up and keep the files (15.3).
+        files_only: bool,
+    },
     /// Wake; `cold` boots from the files and gives the memory up (5.7, offered when a copy is damaged).
     Wake {
         /// Start from the files instead of from the copy.

@@ -96,7 +96,7 @@ fn freezing(turn: &mut Turn<'_>, seen: Seen, freeze: &Freeze) {
 }
 
 fn again(turn: &mut Turn<'_>, freeze: &Freeze) {
-    turn.start_freeze(freeze.cause, freeze.wake);
+    turn.start_freeze(freeze.cause, freeze.ram_only, freeze.wake);
     if !freeze.ram_only {
         turn.effect(Effect::DropCopy { copy: freeze.copy });
     }
@@ -112,7 +112,7 @@ fn frozen(turn: &mut Turn<'_>, seen: Seen) {
     let resident = match seen.processes {
         Processes::Running => {
             // Something let it run behind our back: its copy must never be used again.
-            turn.start_freeze(frozen.cause, frozen.wake);
+            turn.start_freeze(frozen.cause, files_only, frozen.wake);
             if let Some(copy) = frozen.copy {
                 turn.effect(Effect::DropCopy { copy });
             }

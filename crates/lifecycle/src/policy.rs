@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::time::{DAY, HOUR, MIN, Ms, SEC};
+use crate::time::{DAY, HOUR, MIN, Ms, SEC, Time};
 
 /// The named sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +14,8 @@ pub enum Preset {
     Router,
     /// Delegated tasks.
     Task,
+    /// The E2B dialect.
+    E2b,
 }
 
 /// What a freeze keeps.
@@ -54,6 +56,8 @@ pub enum LifetimeFrom {
     Creation,
     /// The latest boot, while the box is up.
     LatestBoot,
+    /// This moment, whether or not the box freezes for being idle; time in which it is paused is left out (15.1).
+    Moment(Time),
 }
 
 /// What happens at the end of a lifetime.
@@ -63,6 +67,20 @@ pub enum AtEnd {
     Destroy,
     /// The box is frozen.
     Freeze,
+    /// The box is frozen and keeps its files only (15.3).
+    KeepFiles,
+}
+
+/// What wakes a box that was paused: frozen by a call, or at the end of its lifetime (15.2). One that froze for being idle
+/// is woken by every call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WokenBy {
+    /// Every call that acts on it.
+    AnyCall,
+    /// Every such call, unless only its files were kept; its lifetime then lasts at least this long from there.
+    AnyCallFor(Ms),
+    /// Being asked to wake, and nothing else.
+    Resume,
 }
 
 /// The full set for one box.
@@ -82,6 +100,8 @@ pub struct Policy {
     pub idle_limit_ms: Option<Ms>,
     /// How long it may be up.
     pub lifetime: Option<Lifetime>,
+    /// What wakes it from a pause.
+    pub woken_by: WokenBy,
     /// A background command holds until last use plus this (4.3).
     pub background_hold_ms: Ms,
     /// URL requests hold until last use plus this (3.4); 0: they do not.
@@ -100,6 +120,7 @@ impl Policy {
         restorable_ms: DAY,
         idle_limit_ms: None,
         lifetime: None,
+        woken_by: WokenBy::AnyCall,
         background_hold_ms: HOUR,
         url_hold_ms: 2 * HOUR,
         recording_hold_ms: HOUR,
@@ -151,9 +172,25 @@ impl Policy {
             from: LifetimeFrom::LatestBoot,
             at_end: AtEnd::Destroy,
         }),
+        woken_by: WokenBy::AnyCall,
         background_hold_ms: 0,
         url_hold_ms: 0,
         recording_hold_ms: 0,
+    };
+
+    /// The preset `e2b`: an end that its client sets and moves, kept for as long as it is paused. The moment is the one
+    /// at which a client asks; whoever uses the preset puts it in.
+    pub const E2B: Self = Self {
+        preset: Preset::E2b,
+        stop_frozen: StopFrozen::Never,
+        restorable_ms: 0,
+        lifetime: Some(Lifetime {
+            ms: 300 * SEC,
+            from: LifetimeFrom::Moment(Time(0)),
+            at_end: AtEnd::Destroy,
+        }),
+        woken_by: WokenBy::Resume,
+        ..Self::AGENT
     };
 
     /// The full set of a preset.
@@ -163,6 +200,7 @@ impl Policy {
             Preset::Agent => Self::AGENT,
             Preset::Router => Self::ROUTER,
             Preset::Task => Self::TASK,
+            Preset::E2b => Self::E2B,
         }
     }
 
@@ -174,11 +212,24 @@ impl Policy {
         let own_limit = match self.preset {
             // The router dialect counts its inactivity in seconds.
             Preset::Router => (SEC, "at least 1 second and at most 7 days"),
-            Preset::Agent | Preset::Task => (MIN, "1 to 10080 (minutes)"),
+            Preset::Agent | Preset::Task | Preset::E2b => (MIN, "1 to 10080 (minutes)"),
         };
         let stop_frozen_ms = match self.stop_frozen {
             StopFrozen::Never => None,
             StopFrozen::AfterUseOrFreeze(ms) | StopFrozen::AfterFreeze(ms) => Some(ms),
+        };
+        let lifetime = match self.lifetime {
+            // An end that is set may be set to now.
+            Some(Lifetime {
+                from: LifetimeFrom::Moment(_),
+                ms,
+                ..
+            }) => (Some(ms), 0, "0 to 2592000"),
+            lifetime => (lifetime.map(|lifetime| lifetime.ms), SEC, "1 to 2592000"),
+        };
+        let woken_for_ms = match self.woken_by {
+            WokenBy::AnyCallFor(ms) => Some(ms),
+            WokenBy::AnyCall | WokenBy::Resume => None,
         };
         let week = "at most 7 days";
         let checks = [
@@ -206,10 +257,17 @@ impl Policy {
             ),
             (
                 "lifetime_seconds",
-                self.lifetime.map(|lifetime| lifetime.ms),
-                SEC,
+                lifetime.0,
+                lifetime.1,
                 30 * DAY,
-                "1 to 2592000",
+                lifetime.2,
+            ),
+            (
+                "woken_for",
+                woken_for_ms,
+                SEC,
+                7 * DAY,
+                "1 second to 7 days",
             ),
             (
                 "background_hold",

@@ -115,6 +115,7 @@ fn command_given(turn: &mut Turn<'_>, command: Command) {
             turn.because("2.1", "a call asked for it to be frozen");
             turn.freeze(FreezeCause::Asked);
         }
+        Command::Pause { files_only } => rules::pause::asked(turn, files_only),
         Command::Wake { cold: true } => rules::cold_start::asked(turn),
         Command::Wake { cold: false } => rules::wake::arrived(turn, "a call asked for it"),
         Command::Stop => rules::asked_stop::asked(turn, End::Asked),

@@ -134,18 +134,24 @@ impl<'a> Turn<'a> {
             }
         }
         recording::stop(self);
-        self.start_freeze(cause, false);
-    }
-
-    /// Asks for the freeze itself, with a new operation and a new copy.
-    pub(crate) fn start_freeze(&mut self, cause: FreezeCause, wake: bool) {
-        let op = self.next_op();
-        self.sb.copies += 1;
-        let copy = CopyId(self.sb.copies);
         let ram_only = match self.sb.policy.keeps {
             Keeps::Files => true,
             Keeps::FilesAndMemory => false,
         };
+        self.start_freeze(cause, ram_only, false);
+    }
+
+    /// Freezes it for its files alone: what runs in it is given up, and waits for nothing (15.3).
+    pub(crate) fn freeze_files(&mut self, cause: FreezeCause) {
+        recording::stop(self);
+        self.start_freeze(cause, true, false);
+    }
+
+    /// Asks for the freeze itself, with a new operation and a new copy.
+    pub(crate) fn start_freeze(&mut self, cause: FreezeCause, ram_only: bool, wake: bool) {
+        let op = self.next_op();
+        self.sb.copies += 1;
+        let copy = CopyId(self.sb.copies);
         self.go(State::Freezing {
             op,
             copy,

@@ -24,6 +24,7 @@ fn asks() -> Vec<(Ask, Option<Command>)> {
         call(CallKind::Acts, false),
         call(CallKind::Acts, true),
         command(Command::Freeze),
+        command(Command::Pause { files_only: false }),
         command(Command::Wake { cold: false }),
         command(Command::Wake { cold: true }),
         command(Command::Stop),
@@ -34,31 +35,31 @@ fn asks() -> Vec<(Ask, Option<Command>)> {
 }
 
 /// One line a state. `+` go ahead, `=` already so, `~` wait, and the letter of a refusal: `$` credits, `G`one,
-/// `I`nterrupted, `L`ate, `N`othing to restore, `T`aken over, `H`eld.
+/// `I`nterrupted, `L`ate, `N`othing to restore, `T`aken over, `H`eld, `P`aused.
 const TABLE: &str = "
-                       get read wakes acts writes freeze wake cold stop restore policy keep
-starting                +   +    +     +    +      ~      =    ~    +    =       +      +
-starting-files          +   +    +     +    +      ~      =    =    +    =       +      +
-ready                   +   +    +     +    +      +      =    =    +    =       +      +
-ready-taken-over        +   +    +     +    T      H      =    =    +    =       +      +
-ready-calls             +   +    +     +    +      H      =    =    +    =       +      +
-ready-no-credits        +   +    $     $    $      +      =    =    +    =       +      +
-freezing                +   +    +     +    +      =      +    ~    +    +       +      +
-freezing-wake           +   +    +     +    +      ~      =    ~    +    =       +      +
-freezing-no-credits     +   +    $     $    $      =      $    ~    +    $       +      +
-frozen                  +   +    +     +    +      =      +    +    +    +       +      +
-frozen-no-credits       +   +    $     $    $      =      $    $    +    $       +      +
-frozen-evicting         +   +    +     +    +      =      +    ~    +    +       +      +
-frozen-evicting-wake    +   +    +     +    +      ~      =    ~    +    =       +      +
-thawing                 +   +    +     +    +      ~      =    ~    +    =       +      +
-releasing               +   +    +     +    +      ~      =    ~    +    =       +      +
-stopping                +   +    G     G    G      G      G    G    =    N       G      G
-stopping-keep           +   +    G     G    G      G      G    G    +    ~       G      G
-terminated              +   +    G     G    G      G      G    G    =    N       G      G
-terminated-kept         +   +    G     G    G      G      G    G    +    +       G      G
-terminated-dropping     +   +    G     G    G      G      G    G    =    L       G      G
-interrupted-clearing    +   +    I     I    I      I      I    ~    +    I       I      I
-interrupted             +   +    I     I    I      I      I    +    +    I       I      I
+                       get read wakes acts writes freeze pause wake cold stop restore policy keep
+starting                +   +    +     +    +      ~       ~    =    ~    +    =       +      +
+starting-files          +   +    +     +    +      ~       ~    =    =    +    =       +      +
+ready                   +   +    +     +    +      +       +    =    =    +    =       +      +
+ready-taken-over        +   +    +     +    T      H       +    =    =    +    =       +      +
+ready-calls             +   +    +     +    +      H       +    =    =    +    =       +      +
+ready-no-credits        +   +    $     $    $      +       +    =    =    +    =       +      +
+freezing                +   +    +     +    +      =       =    +    ~    +    +       +      +
+freezing-wake           +   +    +     +    +      ~       ~    =    ~    +    =       +      +
+freezing-no-credits     +   +    $     $    $      =       ~    $    ~    +    $       +      +
+frozen                  +   +    +     +    +      =       =    +    +    +    +       +      +
+frozen-no-credits       +   +    $     $    $      =       =    $    $    +    $       +      +
+frozen-evicting         +   +    +     +    +      =       =    +    ~    +    +       +      +
+frozen-evicting-wake    +   +    +     +    +      ~       ~    =    ~    +    =       +      +
+thawing                 +   +    +     +    +      ~       ~    =    ~    +    =       +      +
+releasing               +   +    +     +    +      ~       ~    =    ~    +    =       +      +
+stopping                +   +    G     G    G      G       G    G    G    =    N       G      G
+stopping-keep           +   +    G     G    G      G       G    G    G    +    ~       G      G
+terminated              +   +    G     G    G      G       G    G    G    =    N       G      G
+terminated-kept         +   +    G     G    G      G       G    G    G    +    +       G      G
+terminated-dropping     +   +    G     G    G      G       G    G    G    =    L       G      G
+interrupted-clearing    +   +    I     I    I      I       I    I    ~    +    I       I      I
+interrupted             +   +    I     I    I      I       I    I    +    +    I       I      I
 ";
 
 #[test]
@@ -172,6 +173,7 @@ fn letter(admission: &Admission) -> char {
             Refusal::CannotRestore(_) => 'N',
             Refusal::TakenOver(_) => 'T',
             Refusal::Held { .. } => 'H',
+            Refusal::Paused => 'P',
             Refusal::LifetimeOver | Refusal::Policy(_) | Refusal::CapLowered => '?',
         },
     }

@@ -1,5 +1,6 @@
 //! Speaks to the daemon inside each box, over connections that the driver opens. Owns one small pool of idle connections
-//! for each running box, and lets go of it when the box stops running. Knows the daemon's protocol; decides nothing.
+//! for each running box, and lets go of it, and of those to the box's other programs, when the box stops running. Knows
+//! the daemon's protocol; decides nothing.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,9 +17,12 @@ use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use icebox_lifecycle::BoxId;
-use icebox_wire::boxd::{BoxdClient, ConnectError, ErrorCode, ProcInfo, ProcsRequest, WaitRequest};
+use icebox_wire::boxd::{
+    BoxdClient, ConfigureRequest, ConnectError, ErrorCode, ProcInfo, ProcsRequest, WaitRequest,
+};
 
 use crate::driver::{BOXD_PORT, Driver, Stream};
+use crate::edge::forward::Upstreams;
 
 /// Idle connections kept for each running box.
 const MOST_IDLE: usize = 4;
@@ -36,6 +40,7 @@ pub type Client = BoxdClient<ServiceTransport<Pool<Dialer, ClientBody>>>;
 pub struct Boxds {
     driver: Arc<dyn Driver>,
     clients: Mutex<HashMap<BoxId, Client>>,
+    upstreams: Upstreams,
 }
 
 /// Why waiting for a command came to nothing.
@@ -52,6 +57,7 @@ impl Boxds {
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self {
+            upstreams: Upstreams::new(Arc::clone(&driver)),
             driver,
             clients: Mutex::default(),
         }
@@ -76,9 +82,28 @@ impl Boxds {
         self.lock().entry(id).or_insert_with(make).clone()
     }
 
-    /// Closes the idle connections of a box that does not run any more.
+    /// The connections to the other programs in the boxes.
+    #[must_use]
+    pub fn upstreams(&self) -> &Upstreams {
+        &self.upstreams
+    }
+
+    /// Closes the idle connections of a box that does not run any more, and all connections to its programs.
     pub fn forget(&self, id: BoxId) {
         self.lock().remove(&id);
+        self.upstreams.close(id);
+    }
+
+    /// Tells the daemon of a box that just booted what it has to know.
+    pub async fn configure(
+        &self,
+        id: BoxId,
+        settings: ConfigureRequest,
+    ) -> Result<(), ConnectError> {
+        let options = CallOptions::default().with_timeout(SLACK);
+        let client = self.client(id);
+        let told = client.configure_with_options(settings, options).await;
+        told.map(drop)
     }
 
     /// Waits at most `limit` for a command's end: the command, if it came.

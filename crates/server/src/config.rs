@@ -38,6 +38,8 @@ pub struct Config {
     pub prices: Prices,
     /// What webhooks may do.
     pub webhooks: WebhookSettings,
+    /// How the boxes' URLs are reached.
+    pub edge: EdgeConfig,
 }
 
 /// What webhooks may do.
@@ -59,6 +61,15 @@ pub enum PrivateAddresses {
     Admin,
     /// Every account's: for a server all of whose users may reach what it reaches.
     Everyone,
+}
+
+/// How the boxes' URLs, and the API, are reached from outside.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EdgeConfig {
+    /// Names of the API besides `localhost`, addresses, the domain and `api.` before it.
+    pub names: Vec<String>,
+    /// Whether browsers speak HTTPS, and to which port, when something in front of the server passes requests on.
+    pub public: Option<(bool, u16)>,
 }
 
 /// What the host gives away at most.
@@ -131,6 +142,7 @@ struct File {
     limits: Limits,
     credits: PriceList,
     webhooks: WebhookSettings,
+    edge: EdgeFile,
 }
 
 /// `[credits]`: what box time costs, in credits.
@@ -172,6 +184,14 @@ impl PriceList {
     }
 }
 
+/// `[edge]` in the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct EdgeFile {
+    names: Vec<String>,
+    public_url: Option<String>,
+}
+
 /// Why the settings are no good.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -211,9 +231,10 @@ impl Config {
         });
         let domain = given.domain.or(file.domain);
         let domain = domain.unwrap_or_else(|| DEFAULT_DOMAIN.to_owned());
-        if domain.is_empty() || domain.len() > 200 {
-            wrong.push("domain: 1 to 200 characters".to_owned());
+        if domain.len() > 200 || !is_host_name(&domain) {
+            wrong.push("domain: a host name of 1 to 200 characters".to_owned());
         }
+        let edge = file.edge.check(&mut wrong);
         file.limits.check(&mut wrong);
         let prices = file.credits.check(&mut wrong);
         let data = given.data.or(file.data);
@@ -226,6 +247,7 @@ impl Config {
                 limits: file.limits,
                 prices,
                 webhooks: file.webhooks,
+                edge,
             }),
             Ok(_) | Err(()) => Err(ConfigError::Values(wrong)),
         }
@@ -298,6 +320,47 @@ impl Limits {
 )]
 fn milli_cpus(cpus: f64) -> u64 {
     (cpus * 1_000.0).round() as u64
+}
+
+impl EdgeFile {
+    fn check(self, wrong: &mut Vec<String>) -> EdgeConfig {
+        if self.names.len() > 100 || !self.names.iter().all(|name| is_host_name(name)) {
+            wrong.push("edge.names: at most 100 host names, without ports".to_owned());
+        }
+        let public = self.public_url.as_deref().map(|url| {
+            public(url).unwrap_or_else(|| {
+                let like = "edge.public_url: such as https://boxes.example.com, without a path";
+                wrong.push(like.to_owned());
+                (false, 80)
+            })
+        });
+        EdgeConfig {
+            names: self.names,
+            public,
+        }
+    }
+}
+
+/// Whether this can be the name of a host: labels of letters, digits and dashes.
+fn is_host_name(name: &str) -> bool {
+    name.split('.').all(|label| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        !label.is_empty() && label.len() <= 63 && label.chars().all(fits)
+    })
+}
+
+/// Whether a URL is HTTPS, and its port.
+fn public(url: &str) -> Option<(bool, u16)> {
+    let uri: http::Uri = url.parse().ok()?;
+    let https = match uri.scheme_str()? {
+        "https" => true,
+        "http" => false,
+        _ => return None,
+    };
+    let authority = uri.authority()?;
+    let bare = uri.path_and_query().is_none_or(|rest| rest.as_str() == "/");
+    let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
+    bare.then_some((https, port))
 }
 
 fn read(path: &Path) -> Result<File, ConfigError> {
@@ -403,6 +466,36 @@ mod tests {
         );
         let refused = load("[webhooks]\nprivate_addresses = \"all\"\n").unwrap_err();
         assert!(refused.to_string().contains("everyone"), "{refused}");
+    }
+
+    #[test]
+    fn how_the_server_is_reached_is_read_from_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("icebox.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let config = Some(path.clone());
+            Config::load(Given {
+                config,
+                ..Given::default()
+            })
+        };
+        let config =
+            load("[edge]\nnames = [\"ice.example\"]\npublic_url = \"https://b.example\"\n");
+        let edge = config.unwrap().edge;
+        assert_eq!(
+            (edge.names, edge.public),
+            (vec!["ice.example".to_owned()], Some((true, 443)))
+        );
+        for (text, field) in [
+            ("[edge]\nnames = [\"a:80\"]", "edge.names"),
+            ("[edge]\npublic_url = \"ftp://x\"", "edge.public_url"),
+            ("[edge]\npublic_url = \"https://x/path\"", "edge.public_url"),
+            ("domain = \"a b\"", "domain"),
+        ] {
+            let refused = load(text).unwrap_err().to_string();
+            assert!(refused.contains(field), "{text}: {refused}");
+        }
     }
 
     #[test]

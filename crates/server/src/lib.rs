@@ -7,19 +7,20 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod driver;
+pub mod edge;
 pub mod engine;
 pub mod random;
 pub mod record;
-mod serving;
 mod shared;
 pub mod steps;
 pub mod store;
+pub mod usage;
 pub mod webhooks;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
@@ -27,9 +28,13 @@ use crate::clock::{Clock, machine_now};
 use crate::commands::Commands;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
 use crate::store::{Store, StoreError};
 use crate::webhooks::Webhooks;
+
+/// How long requests under way may go on after the server was told to end.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +53,15 @@ pub enum ServeError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The listener broke.
+    #[error("cannot serve any more")]
+    Serve(#[source] std::io::Error),
 }
 
 /// A server that is put together and whose boxes are up to date.
 pub struct Server {
-    /// Every path it serves.
-    pub router: Router,
+    /// Takes every request, for the API and for the boxes' URLs.
+    pub front: Front,
     /// Its engine.
     pub engine: Engine,
     /// Its commands, for dialects and tests.
@@ -87,18 +95,21 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let commands = Commands::new(
         engine.clone(),
         boxds,
-        driver,
+        Arc::clone(&driver),
         clock.clone(),
         config,
         reader,
         outbox,
     );
     let webhooks = Webhooks::start(commands.clone(), hooks)?;
+    let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
+    tokio::spawn(usage.run(views, driver, clock.clone()));
+    let edge = Edge::new(commands.clone());
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
-    let app = api::App::new(commands.clone(), webhooks, keys, &host);
+    let app = api::App::new(commands.clone(), edge.clone(), webhooks, keys, &host);
     Ok(Server {
-        router: api::router(app),
+        front: Front::new(api::router(app), edge),
         engine,
         commands,
         clock,
@@ -115,10 +126,14 @@ pub async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
 /// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
 pub async fn serve(
     listener: TcpListener,
-    config: Config,
+    mut config: Config,
     driver: Arc<dyn Driver>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    if let Ok(address) = listener.local_addr() {
+        // Port 0 is any free one, and the boxes' URLs have to say which it became.
+        config.listen = address;
+    }
     let address = config.listen;
     let server = build(config, driver).await?;
     tracing::info!(%address, "serving");
@@ -127,7 +142,33 @@ pub async fn serve(
         shutdown.await;
         commands.end_streams();
     };
-    serving::serve(listener, server.router, shutdown).await;
+    let served = serve_on(listener, server.front, shutdown).await;
     server.engine.shut_down().await;
-    Ok(())
+    served
+}
+
+async fn serve_on(
+    listener: TcpListener,
+    front: Front,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let (told, end) = tokio::sync::watch::channel(false);
+    let graceful = async move {
+        shutdown.await;
+        told.send_replace(true);
+    };
+    let serving = edge::listen::serve(listener, front, graceful);
+    let too_long = async move {
+        let mut end = end;
+        // An error means that the server ended by itself.
+        if end.wait_for(|told| *told).await.is_ok() {
+            tokio::time::sleep(GRACE).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        served = serving => served.map_err(ServeError::Serve),
+        () = too_long => Ok(()),
+    }
 }

@@ -36,6 +36,34 @@ pub struct Record {
     /// Its named ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<Service>,
+    /// Only who has a link may look at its URLs (rule 8.8).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
+    /// What links to it are signed with; a new one makes the old links worthless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_secret: Option<String>,
+    /// What an E2B client said of it, if one made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e2b: Option<Box<E2b>>,
+}
+
+/// What the E2B dialect keeps of a box that was made through it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct E2b {
+    /// The template, as its client named it.
+    pub template: String,
+    /// What its daemon asks for, if it asks for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_token: Option<String>,
+    /// What traffic to its ports must carry, unless everybody may reach them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic_token: Option<String>,
+    /// Whether it may reach the internet, as far as its client said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internet: Option<bool>,
+    /// Its network settings, as its client gave them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<serde_json::Value>,
 }
 
 /// A shared text as JSON.

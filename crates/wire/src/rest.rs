@@ -47,6 +47,9 @@ pub struct StartRequest {
     /// Named ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRequest>,
+    /// Only who has a signed link may look at the box's URLs (rule 8.8); anybody who has one when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private: Option<bool>,
     /// Names of secrets to hand in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -183,6 +186,34 @@ pub struct PatchRequest {
     /// Pin against the sleep TTL, or let go (rule 13.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<bool>,
+    /// Only who has a signed link may look at the box's URLs (rule 8.8).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private: Option<bool>,
+}
+
+/// Body of `POST /v1/boxes/{id}/link`; may be left out. Without `port` and `service`: the first service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LinkRequest {
+    /// How long the link is good, in seconds, 1 to 2592000; a day when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_sec: Option<u32>,
+    /// The port it leads to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Or the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+}
+
+/// Answer to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkResponse {
+    /// Lets whoever opens it in a browser look at that port, private or not.
+    pub url: String,
+    /// Until then.
+    pub expires_at: Timestamp,
 }
 
 /// Body of `POST /v1/boxes/{id}/wake`; may be left out.

@@ -7,7 +7,7 @@ use std::iter::once;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use icebox_lifecycle::policy::{AtEnd, Keeps, LifetimeFrom, Preset, StopFrozen};
+use icebox_lifecycle::policy::{AtEnd, Keeps, LifetimeFrom, Preset, StopFrozen, WokenBy};
 use icebox_lifecycle::words::duration;
 use icebox_lifecycle::{Ms, Policy, Rule, all_rules};
 
@@ -30,6 +30,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("12", "Clocks"),
     ("13", "Tasks"),
     ("14", "Room and credits"),
+    ("15", "E2B clients"),
 ];
 
 /// Writes the page below `root`; with `check` it only compares.
@@ -86,13 +87,14 @@ fn page(rules: &[Rule]) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// The three sets of settings, a line a setting.
+/// The sets of settings, a line a setting.
 fn presets(page: &mut String) -> std::fmt::Result {
     let names = Preset::ALL.map(|preset| format!("`{}`", preset.as_str()));
     write!(
         page,
-        "\n| setting | {} |\n|---|---|---|---|\n",
-        names.join(" | ")
+        "\n| setting | {} |\n|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
     )?;
     for (setting, show) in SETTINGS {
         let values = Preset::ALL.map(|preset| show(&Policy::of(preset)));
@@ -104,7 +106,7 @@ fn presets(page: &mut String) -> std::fmt::Result {
 /// A setting in words, and its value in words.
 type Setting = (&'static str, fn(&Policy) -> String);
 
-const SETTINGS: [Setting; 10] = [
+const SETTINGS: [Setting; 11] = [
     ("freezes after no activity for", |policy| {
         length(policy.freeze_after_ms)
     }),
@@ -127,6 +129,7 @@ const SETTINGS: [Setting; 10] = [
             let from = match lifetime.from {
                 LifetimeFrom::Creation => "in all",
                 LifetimeFrom::LatestBoot => "from each boot",
+                LifetimeFrom::Moment(_) => "from when that was set",
             };
             format!("{} {from}", duration(lifetime.ms))
         }
@@ -136,7 +139,13 @@ const SETTINGS: [Setting; 10] = [
             None => NONE.to_owned(),
             Some(AtEnd::Destroy) => "is destroyed".to_owned(),
             Some(AtEnd::Freeze) => "freezes".to_owned(),
+            Some(AtEnd::KeepFiles) => "freezes for its files".to_owned(),
         }
+    }),
+    ("is woken from a pause by", |policy| match policy.woken_by {
+        WokenBy::AnyCall => "any call".to_owned(),
+        WokenBy::AnyCallFor(ms) => format!("any call, for {} at least", duration(ms)),
+        WokenBy::Resume => "a resume".to_owned(),
     }),
     ("a background command holds it for", |policy| {
         hold(policy.background_hold_ms)

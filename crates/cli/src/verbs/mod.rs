@@ -8,6 +8,7 @@ mod freeze;
 mod key;
 mod logs;
 mod ls;
+mod open;
 mod ps;
 mod queue;
 mod restore;
@@ -44,6 +45,7 @@ pub(crate) enum Verb {
     Exec(exec::Exec),
     Ps(ps::Ps),
     Logs(logs::Logs),
+    Open(open::Open),
     Freeze(freeze::Freeze),
     Wake(wake::Wake),
     Stop(stop::Stop),
@@ -66,6 +68,7 @@ impl Verb {
             Self::Exec(verb) => verb.run(),
             Self::Ps(verb) => verb.run(),
             Self::Logs(verb) => verb.run(),
+            Self::Open(verb) => verb.run(),
             Self::Freeze(verb) => verb.run(),
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
@@ -86,6 +89,7 @@ impl Verb {
             Self::Exec(verb) => verb.remote.json,
             Self::Ps(verb) => verb.remote.json,
             Self::Logs(verb) => verb.remote.json,
+            Self::Open(verb) => verb.remote.json,
             Self::Freeze(verb) => verb.many.remote.json,
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
@@ -108,6 +112,7 @@ impl Verb {
             | Self::Status(_)
             | Self::Ps(_)
             | Self::Logs(_)
+            | Self::Open(_)
             | Self::Freeze(_)
             | Self::Wake(_)
             | Self::Stop(_)

@@ -58,6 +58,9 @@ pub(crate) struct Start {
     /// A named port, with `:web` one that people open in a browser; may be repeated
     #[arg(long, value_name = "NAME:PORT[:web]", value_parser = service)]
     service: Vec<ServiceRequest>,
+    /// Only who has a signed link may look at its URLs (icebox open makes one)
+    #[arg(long)]
+    private: bool,
     /// Stop it for good after so many minutes without use, frozen or not, 1 to 10080; with less than the time to its
     /// freeze it stops while it runs, and nothing is left to restore [default: 24 h after it froze]
     #[arg(long, value_name = "MIN")]
@@ -121,6 +124,7 @@ impl Start {
             size: (size != SizeRequest::default()).then_some(size),
             env: BTreeMap::from_iter(self.env),
             services: self.service,
+            private: self.private.then_some(true),
             idle_timeout_min: self.idle_timeout_min,
             policy: self.policy,
             wait_for_capacity_sec: self.wait_for_capacity_sec,

@@ -1,7 +1,7 @@
 //! Rules 12.4 and 6.10: how long a box may be up. Owns the end of a lifetime and what is left of it.
 
 use crate::policy::{AtEnd, LifetimeFrom, Policy};
-use crate::rules::{Clock, Rule};
+use crate::rules::{Clock, Rule, pause};
 use crate::sandbox::Sandbox;
 use crate::state::{End, FreezeCause, State};
 use crate::time::{Ms, Time};
@@ -27,16 +27,22 @@ pub(crate) const DESTROY: Clock = Clock {
     },
 };
 
-/// The clock of a lifetime that ends with a freeze. It waits for a box that is not ready.
+/// The clock of a lifetime that ends with a freeze. It waits for a box that is not ready; one that froze for being idle
+/// is as good as frozen, and is paused from then on (15.1).
 pub(crate) const FREEZE: Clock = Clock {
-    due: |sb| match sb.state {
+    due: |sb| match &sb.state {
         State::Ready => {
             let retry = sb.freeze_failure.as_ref().and_then(|retry| retry.at);
-            ends_with(sb, AtEnd::Freeze).map(|end| retry.map_or(end, |at| at.max(end)))
+            let end = ends_with(sb, AtEnd::Freeze).or_else(|| ends_with(sb, AtEnd::KeepFiles));
+            end.map(|end| retry.map_or(end, |at| at.max(end)))
+        }
+        // Something comes for it, or its copy is being checked: whatever comes of that is next.
+        State::Frozen(frozen) if frozen.wake || frozen.evicting.is_some() => None,
+        State::Frozen(_) => {
+            ends_with(sb, AtEnd::Freeze).or_else(|| ends_with(sb, AtEnd::KeepFiles))
         }
         State::Starting { .. }
         | State::Freezing { .. }
-        | State::Frozen(_)
         | State::Thawing { .. }
         | State::Releasing { .. }
         | State::Stopping { .. }
@@ -45,7 +51,12 @@ pub(crate) const FREEZE: Clock = Clock {
     },
     strike: |turn| {
         turn.because(RULE.number, "its lifetime is over, which freezes it");
-        turn.freeze(FreezeCause::Lifetime);
+        let files_only = turn
+            .sb
+            .policy
+            .lifetime
+            .is_some_and(|lifetime| lifetime.at_end == AtEnd::KeepFiles);
+        pause::pause(turn, FreezeCause::Lifetime, files_only);
     },
 };
 
@@ -58,6 +69,9 @@ fn ends_with(sb: &Sandbox, at_end: AtEnd) -> Option<Time> {
 pub(crate) fn ends_at(sb: &Sandbox) -> Option<Time> {
     let lifetime = sb.policy.lifetime?;
     let base = match (lifetime.from, &sb.state) {
+        (LifetimeFrom::Moment(from), _) => {
+            return pause::counts(sb).then_some(from + lifetime.ms);
+        }
         (_, State::Stopping { .. }) | (LifetimeFrom::LatestBoot, State::Starting { .. }) => {
             return None;
         }
@@ -74,6 +88,7 @@ pub(crate) fn remaining_ms(sb: &Sandbox, now: Time) -> Option<Ms> {
     let base = match lifetime.from {
         LifetimeFrom::Creation => sb.meter.life_base_ms,
         LifetimeFrom::LatestBoot => sb.meter.boot_base_ms,
+        LifetimeFrom::Moment(from) => return Some((from + lifetime.ms).since(now)),
     };
     Some((lifetime.ms - (sb.meter.read(now) - base)).max(0))
 }

@@ -30,6 +30,7 @@ pub mod lifetime;
 pub mod listed;
 pub mod no_credits;
 pub mod own_limit;
+pub mod pause;
 pub mod policies;
 pub mod ram_only;
 pub mod reads;
@@ -101,7 +102,7 @@ pub fn all_rules() -> &'static [Rule] {
     &RULES
 }
 
-const RULES: [Rule; 43] = [
+const RULES: [Rule; 44] = [
     policies::RULE,
     start::RULE,
     interrupted::RULE,
@@ -145,4 +146,5 @@ const RULES: [Rule; 43] = [
     lifetime::RULE,
     keep::RULE,
     billing::RULE,
+    pause::RULE,
 ];

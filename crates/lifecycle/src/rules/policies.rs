@@ -9,14 +9,14 @@ pub const RULE: Rule = Rule {
     also: &[],
     name: "policies",
     elsewhere: None,
-    title: "One engine, three presets",
-    sentence: "Every duration belongs to the box: it begins as the set `agent`, `router` or `task`, and each field can be \
-               changed within its limits. A value out of range is refused with its limit, never shortened.",
+    title: "One engine, four presets",
+    sentence: "Every duration belongs to the box: it begins as the set `agent`, `router`, `task` or `e2b`, and each field \
+               can be changed within its limits. A value out of range is refused with its limit, never shortened.",
 };
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 3] = [Self::Agent, Self::Router, Self::Task];
+    pub const ALL: [Self; 4] = [Self::Agent, Self::Router, Self::Task, Self::E2b];
 
     /// Its name in the API.
     #[must_use]
@@ -25,6 +25,7 @@ impl Preset {
             Self::Agent => "agent",
             Self::Router => "router",
             Self::Task => "task",
+            Self::E2b => "e2b",
         }
     }
 

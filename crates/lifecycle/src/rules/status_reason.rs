@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use crate::policy::{Policy, StopFrozen};
+use crate::policy::{LifetimeFrom, Policy, StopFrozen};
 use crate::rules::Rule;
 use crate::state::{End, FreezeCause};
 use crate::time::MIN;
@@ -42,10 +42,15 @@ pub(crate) fn of_end(end: &End, policy: &Policy) -> String {
                 format!("unused for {}, over its own idle limit", duration(ms))
             }
         }
-        End::Lifetime => {
-            let ms = policy.lifetime.map_or(0, |lifetime| lifetime.ms);
-            format!("up for {}, its whole lifetime", duration(ms))
-        }
+        End::Lifetime => match policy.lifetime {
+            Some(lifetime) if matches!(lifetime.from, LifetimeFrom::Moment(_)) => {
+                "the time it was given was over".to_string()
+            }
+            lifetime => {
+                let ms = lifetime.map_or(0, |lifetime| lifetime.ms);
+                format!("up for {}, its whole lifetime", duration(ms))
+            }
+        },
         End::StartFailed(reason) => format!("it could not be started: {reason}"),
         End::Interrupted(reason) => format!("{reason}; its files were kept for 7 days"),
     }

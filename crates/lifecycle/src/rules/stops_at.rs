@@ -2,7 +2,7 @@
 //! weighed; each end's moment is asked of the rule that brings it.
 
 use crate::policy::AtEnd;
-use crate::rules::{Rule, frozen_stop, idle_freeze, lifetime, no_credits, own_limit};
+use crate::rules::{Rule, frozen_stop, idle_freeze, lifetime, no_credits, own_limit, pause};
 use crate::sandbox::Sandbox;
 use crate::state::State;
 use crate::time::Time;
@@ -37,7 +37,9 @@ pub(crate) fn ahead(sb: &Sandbox, now: Time) -> Ahead {
         State::Ready => of_ready(sb),
         State::Freezing { wake: false, .. } => of_freezing(sb, now),
         State::Frozen(_) => frozen_stop::frozen_since(sb)
-            .map_or_else(Ahead::default, |frozen_at| of_frozen(sb, frozen_at)),
+            .map_or_else(Ahead::default, |frozen_at| {
+                of_frozen(sb, frozen_at, !pause::counts(sb))
+            }),
         State::Freezing { wake: true, .. }
         | State::Starting { .. }
         | State::Thawing { .. }
@@ -53,12 +55,10 @@ fn of_ready(sb: &Sandbox) -> Ahead {
     let destroyed = (lifetime::DESTROY.due)(sb).map(|at| (at, lifetime::RULE.number));
     let own = own_limit::at(sb).map(|at| (at, own_limit::RULE.number));
     let awake = destroyed.into_iter().chain(own).min_by_key(|(at, _)| *at);
-    let freezes = [
-        idle_freeze::at(sb),
-        (lifetime::FREEZE.due)(sb),
-        (no_credits::CLOCK.due)(sb),
-    ];
-    let Some(freeze_at) = freezes.into_iter().flatten().min() else {
+    let idle_at = idle_freeze::at(sb);
+    let pauses = [(lifetime::FREEZE.due)(sb), (no_credits::CLOCK.due)(sb)];
+    let paused_at = pauses.into_iter().flatten().min();
+    let Some(freeze_at) = idle_at.into_iter().chain(paused_at).min() else {
         return Ahead {
             freeze_at: None,
             stop: awake,
@@ -72,7 +72,7 @@ fn of_ready(sb: &Sandbox) -> Ahead {
         },
         Some(_) | None => Ahead {
             freeze_at: Some(freeze_at),
-            ..of_frozen(sb, freeze_at)
+            ..of_frozen(sb, freeze_at, paused_at == Some(freeze_at))
         },
     }
 }
@@ -80,15 +80,15 @@ fn of_ready(sb: &Sandbox) -> Ahead {
 /// As if the freeze were over now; what used it until then has ended with that. A limit that passed during the freeze
 /// strikes when it is over, so the end is never in the past.
 fn of_freezing(sb: &Sandbox, now: Time) -> Ahead {
-    let ahead = of_frozen(sb, now);
+    let ahead = of_frozen(sb, now, !pause::counts(sb));
     Ahead {
         stop: ahead.stop.map(|(at, rule)| (at.max(now), rule)),
         ..ahead
     }
 }
 
-/// From a freeze on. What uses the box until then is ended by it, which is its last use.
-fn of_frozen(sb: &Sandbox, frozen_at: Time) -> Ahead {
+/// From a freeze on; while it is paused, no end that was set counts (15.1). What uses the box until then is ended by it, which is its last use.
+fn of_frozen(sb: &Sandbox, frozen_at: Time, paused: bool) -> Ahead {
     let used = if sb.in_use() {
         frozen_at
     } else {
@@ -96,9 +96,16 @@ fn of_frozen(sb: &Sandbox, frozen_at: Time) -> Ahead {
     };
     let own = own_limit::after(sb, used).map(|at| (at, own_limit::RULE.number));
     let then = || frozen_stop::after(sb, used, frozen_at).map(|at| (at, frozen_stop::RULE.number));
+    let end = pause::end(sb, AtEnd::Destroy)
+        .filter(|_| !paused)
+        .map(|at| (at, lifetime::RULE.number));
     Ahead {
         freeze_at: None,
-        stop: own.or_else(then),
+        stop: own
+            .or_else(then)
+            .into_iter()
+            .chain(end)
+            .min_by_key(|(at, _)| *at),
     }
 }
 
@@ -107,6 +114,6 @@ pub(crate) fn can_freeze(sb: &Sandbox) -> bool {
     let pauses = sb
         .policy
         .lifetime
-        .is_some_and(|lifetime| lifetime.at_end == AtEnd::Freeze);
+        .is_some_and(|lifetime| lifetime.at_end != AtEnd::Destroy);
     sb.state == State::Ready && (sb.policy.freeze_after_ms.is_some() || pauses)
 }

@@ -1,6 +1,6 @@
 //! Rules 5.1, 5.2 and 5.5: what wakes a box. Owns what an arrival does in each state.
 
-use crate::rules::{Rule, during_freeze};
+use crate::rules::{Rule, during_freeze, pause};
 use crate::state::State;
 use crate::turn::Turn;
 
@@ -19,6 +19,7 @@ pub const RULE: Rule = Rule {
 
 /// Somebody came who needs it awake. Whether they may has been decided.
 pub(crate) fn arrived(turn: &mut Turn<'_>, why: &'static str) {
+    pause::resumed(turn);
     match &turn.sb.state {
         State::Frozen(_) => {
             turn.because(RULE.number, why);

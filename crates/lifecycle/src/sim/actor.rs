@@ -61,7 +61,7 @@ impl Life {
     /// A new box at `now`.
     pub(crate) fn new(seed: u64, stream: u64, now: Time) -> Self {
         let mut random = Random::new(seed, stream);
-        let policy = habits::policy(&mut random);
+        let policy = habits::policy(&mut random, now);
         let (sb, decision) = Sandbox::new(box_id(stream), policy, now, None);
         let trouble = [0, 200, 20, 4][usize::try_from(random.below(4)).unwrap_or(0)];
         let bill = Bill::new(&sb.meter);
@@ -298,9 +298,10 @@ impl Life {
         event: &Event,
         decision: &Decision,
     ) -> Result<(), String> {
-        self.ledger.count(self.now, before, &self.sb.state);
+        self.ledger.count(self.now, before, &self.sb);
         self.ledger
             .watch(self.now, before, &self.sb.state, decision);
+        self.ledger.watch_pause(before, &self.sb, event);
         checks::no_stop_too_early(&self.sb, before, self.now, &self.ledger)?;
         self.forget_what_ended();
         self.sb.check()?;
@@ -309,7 +310,7 @@ impl Life {
             return Err("a deadline that was due is still there".into());
         }
         checks::no_wake_for_nothing(before, event, decision)?;
-        checks::no_freeze_under_a_hold(&self.sb, before, self.now, &self.ledger)?;
+        checks::no_freeze_under_a_hold(&self.sb, before, event, self.now, &self.ledger)?;
         if self.sb.meter.read(self.now) != self.ledger.up_ms {
             let (read, up) = (self.sb.meter.read(self.now), self.ledger.up_ms);
             return Err(format!("the meter reads {read} ms, it was up for {up}"));

@@ -7,8 +7,8 @@ use alloc::string::String;
 use super::world::World;
 use crate::decision::Decision;
 use crate::effect::Effect;
-use crate::event::{Event, Outcome, Processes};
-use crate::policy::StopFrozen;
+use crate::event::{Command, Event, Outcome, Processes};
+use crate::policy::{AtEnd, StopFrozen};
 use crate::sandbox::Sandbox;
 use crate::state::{End, FreezeCause, State};
 use crate::time::{DAY, Ms, Time};
@@ -83,6 +83,30 @@ impl Ledger {
         }
     }
 
+    /// Follows a pause of a box that stands still: what it was to keep may be less from then on (15.3).
+    pub(crate) fn watch_pause(&mut self, before: &State, sb: &Sandbox, event: &Event) {
+        let State::Frozen(is) = &sb.state else {
+            return;
+        };
+        let was = match before {
+            State::Frozen(frozen) | State::Thawing { from: frozen, .. } => Some(frozen.cause),
+            State::Freezing { cause, .. } => Some(*cause),
+            State::Starting { .. }
+            | State::Ready
+            | State::Releasing { .. }
+            | State::Stopping { .. }
+            | State::Terminated { .. }
+            | State::Interrupted { .. } => None,
+        };
+        let asked = *event == Event::Command(Command::Pause { files_only: true });
+        let at_end = is.cause == FreezeCause::Lifetime
+            && sb
+                .policy
+                .lifetime
+                .is_some_and(|lifetime| lifetime.at_end == AtEnd::KeepFiles);
+        self.files_only |= was != Some(is.cause) && (asked || at_end);
+    }
+
     /// Memory is given up only where no more than files was to be kept.
     pub(crate) fn files_only_on_purpose(&self, sb: &Sandbox) -> Result<(), String> {
         match &sb.state {
@@ -101,13 +125,13 @@ impl Ledger {
         }
     }
 
-    /// Counts the time up to `now`, at which the box came from `before` to `state`.
-    pub(crate) fn count(&mut self, now: Time, before: &State, state: &State) {
+    /// Counts the time up to `now`, at which the box came from `before` to its state.
+    pub(crate) fn count(&mut self, now: Time, before: &State, sb: &Sandbox) {
         if self.up {
             self.up_ms += now.since(self.counted_to);
         }
         self.counted_to = now;
-        match state {
+        match &sb.state {
             State::Starting { .. }
             | State::Ready
             | State::Freezing { .. }
@@ -121,8 +145,9 @@ impl Ledger {
                 let freezing = matches!(before, State::Freezing { .. });
                 match end {
                     End::OwnIdleLimit | End::FrozenUnused => self.up &= !freezing,
-                    // It counts only while the box is up.
-                    End::Lifetime => self.up = true,
+                    // It counts only while the box is up. An end that was set also comes to a box that stands still, and in
+                    // the very step in which it began to or no longer does, which only the record knows.
+                    End::Lifetime => self.up = sb.set_end().is_none() || sb.billed(),
                     End::Asked | End::StartFailed(_) | End::Interrupted(_) => {}
                 }
             }
@@ -186,6 +211,7 @@ pub(crate) fn no_wake_for_nothing(
 pub(crate) fn no_freeze_under_a_hold(
     sb: &Sandbox,
     before: &State,
+    event: &Event,
     now: Time,
     ledger: &Ledger,
 ) -> Result<(), String> {
@@ -197,6 +223,8 @@ pub(crate) fn no_freeze_under_a_hold(
     }
     match cause {
         FreezeCause::NoCredits | FreezeCause::Lifetime => Ok(()),
+        // A pause holds for nothing.
+        FreezeCause::Asked if matches!(event, Event::Command(Command::Pause { .. })) => Ok(()),
         FreezeCause::Asked | FreezeCause::Idle if ledger.holds > 0 => {
             Err(format!("frozen under {} holds", ledger.holds))
         }

@@ -1,15 +1,16 @@
 //! How simulated people behave: which policies their boxes have and how long they are away. Owns those odds.
 
 use super::random::Random;
-use crate::policy::{AtEnd, Keeps, Policy, StopFrozen};
-use crate::time::{DAY, HOUR, MIN, Ms, SEC};
+use crate::policy::{AtEnd, Keeps, LifetimeFrom, Policy, StopFrozen, WokenBy};
+use crate::time::{DAY, HOUR, MIN, Ms, SEC, Time};
 
-/// A policy that somebody might choose.
-pub(crate) fn policy(random: &mut Random) -> Policy {
-    let mut policy = match random.below(8) {
+/// A policy that somebody might choose at `now`.
+pub(crate) fn policy(random: &mut Random, now: Time) -> Policy {
+    let mut policy = match random.below(10) {
         0..5 => Policy::AGENT,
         5..7 => Policy::ROUTER,
-        _ => Policy::TASK,
+        7 => Policy::TASK,
+        _ => e2b(random, now),
     };
     if random.one_in(4) {
         policy.idle_limit_ms = Some(random.ms(1, 600) * MIN);
@@ -37,6 +38,23 @@ pub(crate) fn policy(random: &mut Random) -> Policy {
         if random.one_in(2) {
             lifetime.ms = random.ms(1, 10_000) * SEC;
         }
+    }
+    policy
+}
+
+/// What an E2B client may ask for.
+fn e2b(random: &mut Random, now: Time) -> Policy {
+    let mut policy = Policy::E2B;
+    if let Some(lifetime) = &mut policy.lifetime {
+        lifetime.from = LifetimeFrom::Moment(now);
+        if random.one_in(4) {
+            lifetime.at_end = AtEnd::KeepFiles;
+        }
+    }
+    match random.below(3) {
+        0 => policy.woken_by = WokenBy::AnyCallFor(5 * MIN),
+        1 => policy.woken_by = WokenBy::AnyCall,
+        _ => {}
     }
     policy
 }

@@ -43,13 +43,17 @@ impl Life {
             46 => Event::Recording { on: false },
             47 => Event::Phones { awake: 2 },
             48 => Event::Phones { awake: 0 },
-            49..51 => Event::Command(Command::Freeze),
+            49 => Event::Command(Command::Freeze),
+            50 => Event::Command(Command::Pause {
+                files_only: self.random.one_in(3),
+            }),
             51 => Event::Command(Command::Wake { cold: false }),
             52 => Event::Command(Command::Wake { cold: true }),
             53..56 => return self.restore(),
             56 => Event::Command(Command::Keep(self.random.one_in(2))),
             57 => Event::Command(Command::SetPolicy(Box::new(habits::policy(
                 &mut self.random,
+                self.now,
             )))),
             58 => Event::Credits {
                 any: self.random.one_in(2),

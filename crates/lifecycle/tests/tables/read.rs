@@ -1,6 +1,6 @@
 //! Reads tables: boxes, times, events and questions in words. Owns the words that may be written in a table.
 
-use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen};
+use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy};
 use icebox_lifecycle::state::TakeoverCause;
 use icebox_lifecycle::time::{DAY, HOUR, MIN, Ms, SEC};
 use icebox_lifecycle::{
@@ -226,11 +226,22 @@ pub(crate) fn set(policy: &mut Policy, word: &str) -> Result<(), String> {
                 at_end: old.map_or(AtEnd::Destroy, |old| old.at_end),
             });
         }
-        ("end", "freeze") => {
+        ("end", "freeze" | "files") => {
             if let Some(lifetime) = &mut policy.lifetime {
-                lifetime.at_end = AtEnd::Freeze;
+                lifetime.at_end = match value {
+                    "files" => AtEnd::KeepFiles,
+                    _ => AtEnd::Freeze,
+                };
             }
         }
+        ("from", _) => {
+            if let Some(lifetime) = &mut policy.lifetime {
+                lifetime.from = LifetimeFrom::Moment(Time(time(value)?));
+            }
+        }
+        ("woken", "any") => policy.woken_by = WokenBy::AnyCall,
+        ("woken", "resume") => policy.woken_by = WokenBy::Resume,
+        ("woken", _) => policy.woken_by = WokenBy::AnyCallFor(time(value)?),
         ("bg", _) => policy.background_hold_ms = time(value)?,
         ("url", _) => policy.url_hold_ms = time(value)?,
         ("rec", _) => policy.recording_hold_ms = time(value)?,
@@ -362,6 +373,8 @@ fn seen(processes: &str, copy: Option<&str>) -> Result<Event, String> {
 fn command(words: &[&str]) -> Result<Command, String> {
     Ok(match words {
         ["freeze"] => Command::Freeze,
+        ["pause"] => Command::Pause { files_only: false },
+        ["pause", "files"] => Command::Pause { files_only: true },
         ["wake"] => Command::Wake { cold: false },
         ["coldwake"] => Command::Wake { cold: true },
         ["stop"] => Command::Stop,

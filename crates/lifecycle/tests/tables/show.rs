@@ -68,6 +68,7 @@ pub(crate) fn cell(
             Preset::Agent => "agent".to_string(),
             Preset::Router => "router".to_string(),
             Preset::Task => "task".to_string(),
+            Preset::E2b => "e2b".to_string(),
         },
         "agent" | "untracked" | "silent" | "beating" | "beat0" | "gone" => {
             conversation(column, sb, now)
@@ -312,6 +313,7 @@ fn answer(answer: Option<&Admission>) -> String {
             format!("held by {}", by.join(" "))
         }
         Refusal::LifetimeOver => "lifetime over".to_string(),
+        Refusal::Paused => "paused".to_string(),
         Refusal::Policy(error) => error.to_string(),
         Refusal::CapLowered => "cap lowered".to_string(),
     }

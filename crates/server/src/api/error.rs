@@ -27,6 +27,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::EventsGone => (StatusCode::GONE, "events_gone"),
         Kind::InUse => (StatusCode::CONFLICT, "in_use"),
         Kind::LifetimeOver => (StatusCode::CONFLICT, "lifetime_over"),
+        Kind::Paused => (StatusCode::CONFLICT, "paused"),
         Kind::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, "no_capacity"),
         Kind::WakeFailed => (StatusCode::SERVICE_UNAVAILABLE, "wake_failed"),
         Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),

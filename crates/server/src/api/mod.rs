@@ -4,9 +4,11 @@
 mod account;
 mod boxes;
 mod capacity;
+mod e2b;
 mod error;
 mod events;
 mod input;
+mod links;
 mod ops;
 mod procs;
 mod view;
@@ -15,9 +17,11 @@ mod webhooks;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use crate::commands::Commands;
+use crate::edge::Edge;
 use crate::store::Keys;
 use crate::webhooks::Webhooks;
 
@@ -26,6 +30,7 @@ use crate::webhooks::Webhooks;
 pub struct App {
     commands: Commands,
     webhooks: Webhooks,
+    edge: Edge,
     keys: Arc<Keys>,
     host: Arc<str>,
 }
@@ -33,9 +38,10 @@ pub struct App {
 impl App {
     /// Puts it together; `host` is what views call this machine.
     #[must_use]
-    pub fn new(commands: Commands, webhooks: Webhooks, keys: Keys, host: &str) -> Self {
+    pub fn new(commands: Commands, edge: Edge, webhooks: Webhooks, keys: Keys, host: &str) -> Self {
         Self {
             commands,
+            edge,
             webhooks,
             keys: Arc::new(keys),
             host: host.into(),
@@ -74,6 +80,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/boxes/{id}/freeze", post(boxes::freeze))
         .route("/v1/boxes/{id}/wake", post(boxes::wake))
         .route("/v1/boxes/{id}/stop", post(boxes::stop))
+        .route(
+            "/v1/boxes/{id}/link",
+            post(links::make).delete(links::revoke),
+        )
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))
         .route("/v1/boxes/{id}/procs/{exec}", get(procs::one))
@@ -83,8 +93,10 @@ pub fn router(app: App) -> Router {
         let clock = get(ops::read_clock).post(ops::advance_clock);
         router = router.route("/v1/test/clock", clock);
     }
+    let router = router.merge(e2b::routes());
     router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
+        .layer(from_fn_with_state(app.clone(), e2b::traffic))
         .with_state(app)
 }

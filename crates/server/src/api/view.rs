@@ -1,6 +1,7 @@
 //! A box as the boxes dialect shows it: the record and the lifecycle's forecasts, field by field. Owns which field is
 //! there when; computes nothing that the rules decide.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use icebox_lifecycle::policy::Keeps;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 use super::{App, capacity};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
+use crate::edge::Failure;
 use crate::engine::View;
 use crate::store::{StoredStep, Why};
 
@@ -55,6 +57,7 @@ const FIELDS: &[&str] = &[
     "disk",
     "running",
     "health",
+    "private",
     "fromHuman",
     "unknownFields",
 ];
@@ -82,6 +85,8 @@ impl App {
         let record = &view.record;
         let forecast = sandbox.forecast(now);
         let waits_for_room = capacity::place(self.commands.engine().views(), view);
+        let urls = self.edge.urls();
+        let failures = self.edge.failures(view.id());
         let frozen = match &sandbox.state {
             State::Frozen(frozen) if !frozen.wake => Some(frozen),
             State::Frozen(_)
@@ -132,10 +137,15 @@ impl App {
                 .map(|service| rest::ServiceView {
                     name: service.name.clone(),
                     port: service.port,
-                    url: None,
+                    url: Some(urls.of_place(view.id(), &service.name)),
                     web: service.web,
+                    last_proxy_error: failures.get(&service.name).map(proxy_error),
                 })
                 .collect(),
+            scene_url: urls.first(view.id(), record, |_| true),
+            web_url: urls.first(view.id(), record, |service| service.web),
+            private: record.private.then_some(true),
+            health: health(&failures),
             image: record.image.to_string(),
             image_id: None,
             boxd_version: None,
@@ -185,6 +195,26 @@ fn freeze(forecast: &Forecast) -> Option<rest::FreezeView> {
             })
             .collect(),
     })
+}
+
+fn proxy_error(failure: &Failure) -> rest::ProxyErrorView {
+    rest::ProxyErrorView {
+        at: timestamp(failure.at),
+        status: failure.status,
+        error: failure.error.clone(),
+        count: failure.count,
+    }
+}
+
+fn health(failures: &BTreeMap<String, Failure>) -> Option<rest::HealthView> {
+    let scene_errors: Vec<_> = failures
+        .iter()
+        .map(|(place, failure)| rest::SceneErrorView {
+            place: place.clone(),
+            error: proxy_error(failure),
+        })
+        .collect();
+    (!scene_errors.is_empty()).then_some(rest::HealthView { scene_errors })
 }
 
 fn why_view(why: Why) -> rest::WhyView {

@@ -10,7 +10,7 @@ use icebox_wire::rest;
 
 use super::trouble::{Kind, Trouble};
 use crate::config::Limits;
-use crate::driver::Capabilities;
+use crate::driver::{BOXD_PORT, Capabilities};
 use crate::engine::Patience;
 use crate::record::{Service, Size};
 
@@ -32,6 +32,10 @@ pub const TIMEOUT_SEC: u32 = 600;
 pub const TIMEOUT_MAX_SEC: u32 = 3_600;
 /// How long a start may wait for room.
 pub const CAPACITY_WAIT_MAX_SEC: u32 = 1_800;
+/// How long a link is good when nothing is said, in seconds.
+pub const LINK_SEC: u32 = 86_400;
+/// How long it may be good.
+pub const LINK_MAX_SEC: u32 = 2_592_000;
 const ENV_COUNT: usize = 256;
 const ENV_LEN: usize = 64 * 1024;
 const METADATA_COUNT: usize = 64;
@@ -57,7 +61,14 @@ const FIELDS: &[(&str, &str)] = &[
     ("restore", "the id of a stopped box"),
     ("wait", "true or false"),
     ("keep", "true or false"),
+    ("private", "true or false"),
     ("coldRestart", "true or false"),
+    ("ttlSec", "a whole number from 1 to 2592000 (seconds)"),
+    ("service", "the name of one of the box's services"),
+    (
+        "port",
+        "a whole number from 1 to 65535, and not that of the box's daemon",
+    ),
     ("background", "true or false"),
     ("readOnly", "true or false"),
     ("cmd", "a text of 1 to 131072 bytes, none of them NUL"),
@@ -260,10 +271,12 @@ pub fn services(services: Vec<rest::ServiceRequest>) -> Result<Vec<Service>, Tro
                 ),
             ));
         }
-        if service.port == 0 {
+        if service.port == 0 || service.port == BOXD_PORT {
             return Err(Trouble::bad(
                 "services",
-                format!("on ports from 1 to 65535; that of `{name}` is not"),
+                format!(
+                    "on ports from 1 to 65535, but for {BOXD_PORT}, which is the box's daemon; that of `{name}` is not"
+                ),
             ));
         }
         if known.iter().any(|other| other.name == service.name) {
@@ -359,7 +372,9 @@ pub fn policy(asked: &rest::PolicyRequest, base: &Policy) -> Result<Policy, Trou
         policy.stop_frozen = match (after.map(ms), policy.preset) {
             (None, _) => StopFrozen::Never,
             (Some(ms), Preset::Task) => StopFrozen::AfterFreeze(ms),
-            (Some(ms), Preset::Agent | Preset::Router) => StopFrozen::AfterUseOrFreeze(ms),
+            (Some(ms), Preset::Agent | Preset::Router | Preset::E2b) => {
+                StopFrozen::AfterUseOrFreeze(ms)
+            }
         };
     }
     if let Some(sec) = fields.restorable_sec {

@@ -125,7 +125,7 @@ impl Commands {
         Ok(response(id, exec_id.to_owned(), background, &answer.result))
     }
 
-    async fn background_began(&self, id: BoxId, exec_id: &str, label: String) {
+    pub(super) async fn background_began(&self, id: BoxId, exec_id: &str, label: String) {
         let began = Event::BackgroundBegan {
             exec: exec_id.into(),
             label: label.into(),

@@ -14,7 +14,7 @@ use super::{Caller, Commands, ask, check, room};
 use crate::engine::{Admitted, Answer, Patch, Patience, PolicyChange, View};
 
 /// How long a freeze call waits for the copy.
-const FREEZE_LIMIT: Duration = Duration::from_secs(900);
+pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(900);
 /// How long a stop call waits; what is left by then goes on being removed.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
 /// How long a command waits for a state that admits it.
@@ -119,13 +119,16 @@ impl Commands {
             goal: request.goal,
             policy,
             keep: request.keep,
+            e2b: None,
+            private: request.private,
+            link_secret: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
         Ok(answer.map_err(|error| ask(error, id))?.view)
     }
 
     /// Asks again and again until the state admits it.
-    async fn admitted(
+    pub(super) async fn admitted(
         &self,
         id: BoxId,
         command: &Command,
@@ -156,7 +159,10 @@ impl Commands {
     }
 }
 
-fn frozen_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<View>, Trouble>> {
+pub(super) fn frozen_or_why_not(
+    view: &Arc<View>,
+    now: Time,
+) -> ControlFlow<Result<Arc<View>, Trouble>> {
     let id = view.id();
     match &view.sandbox.state {
         State::Freezing { .. } | State::Starting { .. } => ControlFlow::Continue(()),

@@ -6,9 +6,12 @@ pub mod check;
 mod events;
 mod exec;
 mod life;
+mod link;
 mod notices;
 mod output;
+mod pause;
 mod presence;
+mod reach;
 mod room;
 mod start;
 pub mod trouble;
@@ -23,12 +26,16 @@ use crate::boxd::Boxds;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::Driver;
+use crate::edge::forward::Upstreams;
 use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, Patience, View};
 use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
+use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest, event_view};
+pub use link::Link;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
+pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use trouble::{Kind, Trouble};
 
@@ -54,6 +61,7 @@ struct Inner {
     reader: Arc<Reader>,
     outbox: events::Outbox,
     presences: Presences,
+    usage: Usage,
 }
 
 impl Commands {
@@ -77,6 +85,7 @@ impl Commands {
             reader: Arc::new(reader),
             outbox: events::Outbox::new(outbox),
             presences: Presences::default(),
+            usage: Usage::default(),
         }))
     }
 
@@ -104,10 +113,28 @@ impl Commands {
         &*self.0.driver
     }
 
+    /// The ways into the boxes.
+    #[must_use]
+    pub fn boxds(&self) -> &Boxds {
+        &self.0.boxds
+    }
+
     /// Which conversations are there (rule 7.2).
     #[must_use]
     pub fn presences(&self) -> &Presences {
         &self.0.presences
+    }
+
+    /// What running boxes use.
+    #[must_use]
+    pub fn usage(&self) -> &Usage {
+        &self.0.usage
+    }
+
+    /// The ways to the programs in running boxes.
+    #[must_use]
+    pub fn upstreams(&self) -> &Upstreams {
+        self.0.boxds.upstreams()
     }
 
     /// The caller's box of that id.

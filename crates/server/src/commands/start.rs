@@ -44,6 +44,14 @@ impl Commands {
         }
     }
 
+    /// Starts a box that a dialect with words of its own described, and waits until it is ready.
+    pub async fn start_described(&self, new: NewBox) -> Result<Arc<View>, Trouble> {
+        let id = new.id;
+        let created = self.0.engine.create(new).await;
+        let answer = created.map_err(|error| ask(error, id))?;
+        self.until_started(answer.view).await
+    }
+
     fn new_box(&self, caller: &Caller, request: StartRequest) -> Result<NewBox, Trouble> {
         check::env(&request.env)?;
         check::metadata(&request.metadata)?;
@@ -71,6 +79,9 @@ impl Commands {
             env: request.env.into(),
             metadata: request.metadata.into(),
             services: check::services(request.services)?,
+            e2b: None,
+            private: request.private.unwrap_or(false),
+            link_secret: None,
         };
         Ok(NewBox {
             id: random::box_id(),
@@ -206,6 +217,7 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         ("idleTimeoutMin", request.idle_timeout_min.is_some()),
         ("policy", request.policy.is_some()),
         ("metadata", !request.metadata.is_empty()),
+        ("private", request.private.is_some()),
     ];
     match chosen.iter().find(|(_, chosen)| *chosen) {
         Some((field, _)) => Err(Trouble::bad(

@@ -35,6 +35,8 @@ pub enum Kind {
     InUse,
     /// Nothing of its lifetime is left (rule 12.4).
     LifetimeOver,
+    /// The box is paused (rule 15.2).
+    Paused,
     /// The host is full (rule 14.1).
     NoCapacity,
     /// The wake failed; the copy is whole (rule 5.8).
@@ -105,6 +107,7 @@ impl Trouble {
                 | Kind::EventsGone
                 | Kind::InUse
                 | Kind::LifetimeOver
+                | Kind::Paused
                 | Kind::StartFailed
                 | Kind::TooLarge
                 | Kind::TooSlow
@@ -258,6 +261,10 @@ impl Trouble {
             Refusal::LifetimeOver => Self::new(
                 Kind::LifetimeOver,
                 "nothing of its lifetime is left; extend it first",
+            ),
+            Refusal::Paused => Self::new(
+                Kind::Paused,
+                format!("box {} is paused; wake it first", view.id()),
             ),
             Refusal::Policy(error) => Self::bad(error.field, error.limits),
             Refusal::CapLowered => Self::new(

@@ -3,9 +3,11 @@
 //! memory and a daemon that runs a handful of commands; nothing of it touches the machine.
 
 mod boxd;
+mod program;
 mod script;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -14,7 +16,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conformance::Inside;
-use super::{BOXD_PORT, BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use super::{
+    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection,
+    Stream,
+};
 
 use script::Script;
 pub use script::{Behaviour, Gate, Step};
@@ -58,6 +63,8 @@ struct FakeBox {
     connected: CancellationToken,
     /// What is known of its end, once its first process ended.
     ended: Option<String>,
+    /// Where its programs really listen, by their port in the box.
+    programs: HashMap<u16, SocketAddr>,
 }
 
 /// What a box has in memory, and a copy on disk.
@@ -145,6 +152,16 @@ impl Fake {
     /// Puts a box into the world that no server asked for.
     pub fn plant(&self, id: BoxId) {
         self.world().boxes.insert(id, FakeBox::running());
+    }
+
+    /// Makes a program that listens on this machine one of the box, or takes it away.
+    pub fn listen(&self, id: BoxId, port: u16, program: Option<SocketAddr>) {
+        if let Some(found) = self.world().boxes.get_mut(&id) {
+            found.programs.remove(&port);
+            found
+                .programs
+                .extend(program.map(|program| (port, program)));
+        }
     }
 
     /// Ends a command in a running box, as if by itself.
@@ -236,6 +253,7 @@ impl FakeBox {
             copies: BTreeMap::new(),
             connected: CancellationToken::new(),
             ended: None,
+            programs: HashMap::new(),
         }
     }
 
@@ -411,6 +429,10 @@ impl Driver for Fake {
         Ok(boxes.map(|(id, found)| (*id, found.seen())).collect())
     }
 
+    async fn usage(&self, id: BoxId, _: bool) -> Result<Counters, DriverError> {
+        self.world().get(id).map(|_| Counters::default())
+    }
+
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
         let mut changes = self.0.changes.0.subscribe();
         if !self.world().boxes.contains_key(&id) {
@@ -430,16 +452,23 @@ impl Driver for Fake {
         }
     }
 
-    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError> {
-        let connected = {
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, NoConnection> {
+        let unreachable = |why: &str| NoConnection::Unreachable(why.to_owned());
+        let (connected, program) = {
             let mut world = self.world();
-            let found = world.get(id)?;
-            if found.processes != Processes::Running || port != BOXD_PORT {
-                return Err(DriverError::Failed("nobody listens there".to_owned()));
+            let found = world
+                .get(id)
+                .map_err(|gone| unreachable(&gone.to_string()))?;
+            if found.processes != Processes::Running {
+                return Err(unreachable("it does not run"));
             }
-            found.connected.clone()
+            (found.connected.clone(), found.programs.get(&port).copied())
         };
-        Ok(boxd::connection(self.clone(), id, connected))
+        if port == BOXD_PORT {
+            return Ok(boxd::connection(self.clone(), id, connected));
+        }
+        let program = program.ok_or(NoConnection::NothingListens)?;
+        program::connection(program, connected).await
     }
 }
 

@@ -55,11 +55,27 @@ pub trait Driver: Send + Sync + 'static {
     /// restore) has come to its end.
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError>;
 
+    /// What a running box has used so far; with `disk`, also what its own files take up. Counting stops at a bound.
+    async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError>;
+
     /// Resolves when the first process of a running box ends, with what is known of its end.
     async fn exited(&self, id: BoxId) -> Result<String, DriverError>;
 
-    /// A byte stream to `127.0.0.1:port` inside the box. The driver closes it before a freeze.
-    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError>;
+    /// A byte stream to `localhost:port` inside the box. The driver closes it before a freeze.
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, NoConnection>;
+}
+
+/// What a box has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// CPU time, in microseconds. It may begin anew when the box does.
+    pub cpu_us: u64,
+    /// Memory, page cache included, in bytes.
+    pub memory_bytes: u64,
+    /// Page cache, in bytes.
+    pub cache_bytes: u64,
+    /// Its own files, in bytes, if they were counted.
+    pub disk_bytes: Option<u64>,
 }
 
 /// A byte stream into a box.
@@ -133,4 +149,15 @@ pub enum DriverError {
     /// The box, or the copy that was named, is not there.
     #[error("{0}")]
     Gone(String),
+}
+
+/// Why there is no byte stream into a box.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoConnection {
+    /// The box runs, and nothing in it listens on that port.
+    #[error("nothing listens there")]
+    NothingListens,
+    /// The box does not run, takes no connections now, or could not be asked.
+    #[error("{0}")]
+    Unreachable(String),
 }

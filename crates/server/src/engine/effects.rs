@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use icebox_lifecycle::{BoxId, CopyId, Effect, Outcome, State};
+use icebox_wire::boxd::ConfigureRequest;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::inbox::{Message, Sender};
 use super::views::View;
+use crate::boxd::Boxds;
 use crate::driver::{BoxSpec, Driver, DriverError, FreezeMode};
 
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -23,6 +25,9 @@ const EVICT_LIMIT: Duration = Duration::from_secs(120);
 const THAW_LIMIT: Duration = Duration::from_secs(600);
 const RELEASE_LIMIT: Duration = Duration::from_secs(120);
 const DESTROY_LIMIT: Duration = Duration::from_secs(300);
+
+/// Whom E2B's calls act as when they name nobody.
+const E2B_USER: &str = "user";
 
 /// How long a destroy lets an earlier effect go on before it cuts it short.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,6 +67,7 @@ impl Crowd {
 pub(super) struct Effects {
     runtime: Handle,
     driver: Arc<dyn Driver>,
+    boxds: Arc<Boxds>,
     crowd: Arc<Crowd>,
     inbox: Sender,
     lanes: HashMap<BoxId, Lane>,
@@ -78,10 +84,16 @@ struct Lane {
 }
 
 impl Effects {
-    pub(super) fn new(runtime: Handle, driver: Arc<dyn Driver>, inbox: Sender) -> Self {
+    pub(super) fn new(
+        runtime: Handle,
+        driver: Arc<dyn Driver>,
+        boxds: Arc<Boxds>,
+        inbox: Sender,
+    ) -> Self {
         Self {
             runtime,
             driver,
+            boxds,
             crowd: Arc::new(Crowd::new()),
             inbox,
             lanes: HashMap::new(),
@@ -121,6 +133,8 @@ impl Effects {
         let before = self.lanes.insert(id, lane);
         self.under_way += 1;
         let driver = Arc::clone(&self.driver);
+        let boxds = Arc::clone(&self.boxds);
+        let settings = settings(view);
         let crowd = Arc::clone(&self.crowd);
         let inbox = self.inbox.clone();
         let runtime = self.runtime.clone();
@@ -132,7 +146,14 @@ impl Effects {
             // A task of its own, so that a driver that panics is a failure like any other.
             let act = runtime.spawn(async move {
                 let _turn = crowd.turn(&effect).await;
-                act(driver, spec, copy, effect).await
+                let boots = matches!(effect, Effect::Boot { .. });
+                let outcome = act(driver, spec, copy, effect).await;
+                match settings {
+                    Some(settings) if boots && outcome == Outcome::Done => {
+                        configure(&boxds, id, settings).await
+                    }
+                    Some(_) | None => outcome,
+                }
             });
             let act = AbortOnDropHandle::new(act);
             let outcome = tokio::select! {
@@ -197,6 +218,14 @@ async fn act(
     }
 }
 
+/// A box runs once its daemon knows whom to let in and whom to act as.
+async fn configure(boxds: &Boxds, id: BoxId, settings: ConfigureRequest) -> Outcome {
+    match boxds.configure(id, settings).await {
+        Ok(()) => Outcome::Done,
+        Err(error) => failed(format!("its daemon took no settings: {error}")),
+    }
+}
+
 async fn freeze(driver: &dyn Driver, id: BoxId, copy: CopyId, ram_only: bool) -> Outcome {
     let cannot = driver.capabilities().checkpoint.err();
     let mode = if ram_only || cannot.is_some() {
@@ -253,6 +282,18 @@ fn good_copy(state: &State) -> Option<CopyId> {
         | State::Terminated { .. }
         | State::Interrupted { .. } => None,
     }
+}
+
+/// What the daemon of a box has to be told at each boot. A copy of its memory has it already.
+fn settings(view: &View) -> Option<ConfigureRequest> {
+    let e2b = view.record.e2b.as_deref()?;
+    Some(ConfigureRequest {
+        access_token: e2b.access_token.clone().unwrap_or_default(),
+        default_user: E2B_USER.to_owned(),
+        env: view.record.env.to_map().into_iter().collect(),
+        files_as_root: true,
+        ..ConfigureRequest::default()
+    })
 }
 
 fn spec(view: &View) -> BoxSpec {

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::credits::{AccountChange, AccountReply};
 use super::room::Full;
 use super::views::View;
-use crate::record::Record;
+use crate::record::{E2b, Record};
 use crate::store::HistoryStep;
 
 /// How many messages may wait.
@@ -153,6 +153,12 @@ pub struct Patch {
     pub policy: Option<PolicyChange>,
     /// Pinned or not (rule 13.5).
     pub keep: Option<bool>,
+    /// What the E2B dialect keeps of it.
+    pub e2b: Option<Box<E2b>>,
+    /// Only who has a link may look at its URLs (rule 8.8).
+    pub private: Option<bool>,
+    /// A secret for its links, and whether it takes the place of one that is there.
+    pub link_secret: Option<(String, bool)>,
 }
 
 /// Makes the new policy out of the one the box has when the change is applied.

@@ -110,7 +110,12 @@ impl Core {
     ) -> Self {
         let now = parts.clock.now();
         let rooms = Rooms::new(&parts.limits, &parts.driver.capabilities());
-        let effects = Effects::new(runtime.clone(), Arc::clone(&parts.driver), inbox.clone());
+        let effects = Effects::new(
+            runtime.clone(),
+            Arc::clone(&parts.driver),
+            Arc::clone(&parts.boxds),
+            inbox.clone(),
+        );
         Self {
             clock: parts.clock,
             store: parts.store,
@@ -368,6 +373,17 @@ impl Core {
         }
         if let Some(goal) = patch.goal {
             record.goal = goal;
+        }
+        if let Some(e2b) = patch.e2b {
+            record.e2b = Some(e2b);
+        }
+        if let Some(private) = patch.private {
+            record.private = private;
+        }
+        if let Some((secret, instead)) = patch.link_secret
+            && (instead || record.link_secret.is_none())
+        {
+            record.link_secret = Some(secret);
         }
         if record != *work.record {
             work.record = Arc::new(record);

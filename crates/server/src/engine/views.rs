@@ -111,6 +111,8 @@ pub struct Views {
     /// Who has room on the host and who waits for it.
     capacity: RwLock<Arc<Capacity>>,
     /// Counts turns that announced something, for those who follow events.
+    /// The boxes that are ready, for those who look at all of them again and again.
+    ready: Mutex<BTreeSet<BoxId>>,
     told: watch::Sender<u64>,
 }
 
@@ -124,6 +126,7 @@ impl Default for Views {
             waiting: Mutex::default(),
             waiters: AtomicUsize::new(0),
             capacity: RwLock::default(),
+            ready: Mutex::default(),
             told: watch::Sender::new(0),
         }
     }
@@ -151,6 +154,13 @@ impl Views {
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counting().clone()
+    }
+
+    /// The boxes that are ready, at most `limit`, by id.
+    #[must_use]
+    pub fn ready(&self, limit: usize) -> Vec<BoxId> {
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.iter().take(limit).copied().collect()
     }
 
     /// A page of an account's boxes, most recently used first.
@@ -287,9 +297,19 @@ impl Views {
         }
     }
 
+    fn note_ready(&self, id: BoxId, is_ready: bool) {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_ready {
+            ready.insert(id);
+        } else {
+            ready.remove(&id);
+        }
+    }
+
     /// Puts a view in its place; gives the one that was there.
     fn put(&self, view: Arc<View>) -> Option<Arc<View>> {
         let status = view.sandbox.status();
+        self.note_ready(view.id(), view.sandbox.state == State::Ready);
         let old = {
             let shard = self.shard(view.id()).write();
             let mut shard = shard.unwrap_or_else(PoisonError::into_inner);
@@ -364,6 +384,7 @@ impl Views {
         };
         if let Some(ById(old)) = old {
             self.recount(Some(old.sandbox.status()), None);
+            self.note_ready(id, false);
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(lists) = lists.get_mut(&old.record.account) {
                 lists.take_out(&old, &self.hash);

@@ -25,6 +25,9 @@ fn record() -> Record {
         env: std::collections::BTreeMap::from([("A".to_owned(), "b".to_owned())]).into(),
         metadata: Default::default(),
         services: Vec::new(),
+        private: false,
+        link_secret: None,
+        e2b: None,
     }
 }
 

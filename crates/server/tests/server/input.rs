@@ -55,6 +55,18 @@ const UNFIT: &[(&str, &str, &str, &str)] = &[
     ("/v1/boxes", r#"{"wait":"no"}"#, "wait", "true or false"),
     (
         "/v1/boxes",
+        r#"{"private":"yes"}"#,
+        "private",
+        "true or false",
+    ),
+    (
+        "/v1/boxes",
+        r#"{"services":[{"name":"d","port":49983}]}"#,
+        "services",
+        "49983",
+    ),
+    (
+        "/v1/boxes",
         r#"{"size":{"memoryMb":999999999}}"#,
         "size.memoryMb",
         "16384",

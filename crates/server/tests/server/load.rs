@@ -10,7 +10,9 @@ use icebox_lifecycle::{
 use icebox_server::boxd::Boxds;
 use icebox_server::clock::Clock;
 use icebox_server::driver::fake::Fake;
-use icebox_server::driver::{BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use icebox_server::driver::{
+    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+};
 use icebox_server::engine::{Engine, Parts};
 use icebox_server::store::{Batch, Put, Store};
 use serde_json::json;
@@ -117,11 +119,14 @@ impl Driver for AllFrozen {
         };
         Ok(self.0.iter().map(seen).collect())
     }
+    async fn usage(&self, _: BoxId, _: bool) -> Result<Counters, DriverError> {
+        Err(DriverError::Failed("not here".into()))
+    }
     async fn exited(&self, _: BoxId) -> Result<String, DriverError> {
         std::future::pending().await
     }
-    async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, DriverError> {
-        Err(DriverError::Failed("not here".into()))
+    async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, NoConnection> {
+        Err(NoConnection::Unreachable("not here".into()))
     }
 }
 
@@ -143,6 +148,9 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         env: Default::default(),
         metadata: Default::default(),
         services: Vec::new(),
+        private: false,
+        link_secret: None,
+        e2b: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

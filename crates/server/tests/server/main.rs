@@ -2,12 +2,16 @@
 //! and with the test clock. Time moves only when a test moves it.
 
 mod credits;
+mod e2b;
+mod edge;
+mod edge_stream;
 mod events;
 mod exec;
 mod input;
 mod life;
 mod load;
 mod notices;
+mod program;
 mod receiver;
 mod restart;
 mod rig;

@@ -1,6 +1,7 @@
 //! A server to test: on a runtime of its own, so that it can be killed with everything it was doing, and with a client.
 //! The world of its boxes and its data folder outlive it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -12,7 +13,7 @@ use hyper_util::rt::TokioExecutor;
 use icebox_lifecycle::BoxId;
 use icebox_lifecycle::credits::Prices;
 use icebox_server::commands::Commands;
-use icebox_server::config::{Config, Limits, WebhookSettings};
+use icebox_server::config::{Config, EdgeConfig, Limits, WebhookSettings};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
 use serde_json::{Value, json};
@@ -37,6 +38,7 @@ struct Server {
     runtime: Runtime,
     engine: Engine,
     commands: Commands,
+    address: SocketAddr,
     client: RigClient,
 }
 
@@ -94,13 +96,17 @@ impl Rig {
         rig
     }
 
-    fn config(&self) -> Config {
+    fn config(&self, listen: SocketAddr) -> Config {
         Config {
             data: self.dir.path().to_owned(),
-            listen: "127.0.0.1:0".parse().unwrap(),
+            listen,
             domain: "localhost".to_owned(),
             test_clock: true,
             limits: self.limits.clone(),
+            edge: EdgeConfig {
+                names: vec!["icebox.example".to_owned()],
+                public: None,
+            },
             prices: Prices::default(),
             webhooks: self.webhooks.clone(),
         }
@@ -114,21 +120,22 @@ impl Rig {
             .enable_all()
             .build()
             .unwrap();
-        let (config, fake) = (self.config(), self.fake.clone());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (config, fake) = (self.config(address), self.fake.clone());
         let built = runtime
             .spawn(icebox_server::build(config, Arc::new(fake)))
             .await
             .unwrap();
         let built = built.unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let listener = listener.into_std().unwrap();
-        let router = built.router;
+        let front = built.front;
         runtime.spawn(async move {
-            use axum::serve::ListenerExt as _;
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
-            axum::serve(listener, router).await.unwrap();
+            let never = std::future::pending();
+            icebox_server::edge::listen::serve(listener, front, never)
+                .await
+                .unwrap();
         });
         let key = std::fs::read_to_string(self.dir.path().join("admin.key")).unwrap();
         let mut connector = HttpConnector::new();
@@ -137,6 +144,7 @@ impl Rig {
             runtime,
             engine: built.engine,
             commands: built.commands,
+            address,
             client: RigClient {
                 http: Client::builder(TokioExecutor::new()).build(connector),
                 base: format!("http://{address}"),
@@ -198,6 +206,11 @@ impl Rig {
         self.server.as_ref().unwrap().client.clone()
     }
 
+    /// Where the server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.as_ref().unwrap().address
+    }
+
     pub(crate) fn data(&self) -> &std::path::Path {
         self.dir.path()
     }
@@ -222,7 +235,8 @@ impl Rig {
 
     /// Another server on the same folder, which must not start.
     pub(crate) async fn second_server(&self) -> String {
-        match icebox_server::build(self.config(), Arc::new(self.fake.clone())).await {
+        let nowhere = "127.0.0.1:0".parse().unwrap();
+        match icebox_server::build(self.config(nowhere), Arc::new(self.fake.clone())).await {
             Ok(_) => panic!("two servers have the same data folder"),
             Err(error) => error.to_string(),
         }
@@ -448,5 +462,13 @@ impl Rig {
         let running = self.fake.running_commands(id);
         assert_eq!(running.len(), 1, "{running:?}");
         running.into_iter().next().unwrap()
+    }
+}
+
+impl Rig {
+    /// Until a request for one of the box's URLs came.
+    pub(crate) async fn until_requested(&self, id: BoxId) {
+        self.until_view(id, |sandbox| sandbox.last_request.is_some())
+            .await;
     }
 }

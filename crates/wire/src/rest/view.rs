@@ -124,6 +124,18 @@ pub struct BoxView {
     /// Its named ports.
     #[serde(default)]
     pub services: Vec<ServiceView>,
+    /// Where a browser finds the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scene_url: Option<String>,
+    /// Where it finds the first that people open in a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_url: Option<String>,
+    /// Only who has a signed link may look at these (rule 8.8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<bool>,
+    /// What is wrong with it, where something is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthView>,
     /// The image it started from.
     pub image: String,
     /// Which version of that image.
@@ -223,6 +235,41 @@ pub struct ServiceView {
     pub url: Option<String>,
     /// Whether people open it in a browser.
     pub web: bool,
+    /// The latest request in the last half hour that did not get through (rule 8.7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_proxy_error: Option<ProxyErrorView>,
+}
+
+/// A request through a URL that did not get through, or that the program itself failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProxyErrorView {
+    /// When.
+    pub at: Timestamp,
+    /// The HTTP status that the client got.
+    pub status: u16,
+    /// What went wrong.
+    pub error: String,
+    /// How often something did since the last half hour without.
+    pub count: u64,
+}
+
+/// What is wrong with a box.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthView {
+    /// Requests that did not get through, for every service and for URLs that match none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scene_errors: Vec<SceneErrorView>,
+}
+
+/// The latest such request at one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SceneErrorView {
+    /// How the URL begins: a service's name, or a port.
+    pub place: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub error: ProxyErrorView,
 }
 
 /// How large a box is.

@@ -248,6 +248,28 @@ impl Cgroup {
         text.trim().parse().unwrap_or(0)
     }
 
+    /// The page cache among that memory, in bytes.
+    pub(super) fn cache_bytes(&self) -> u64 {
+        let v1 = self.v1.iter().find(|(name, _)| *name == "memory");
+        let (file, field) = v1.map_or_else(
+            || (self.unified.join("memory.stat"), "file"),
+            |(_, path)| (path.join("memory.stat"), "total_cache"),
+        );
+        number_of(&file, field)
+    }
+
+    /// CPU time of the box so far, in microseconds.
+    pub(super) fn cpu_us(&self) -> u64 {
+        let v1 = self.v1.iter().find(|(name, _)| *name == "cpuacct");
+        match v1 {
+            None => number_of(&self.unified.join("cpu.stat"), "usage_usec"),
+            Some((_, path)) => {
+                let text = fs::read_to_string(path.join("cpuacct.usage")).unwrap_or_default();
+                text.trim().parse::<u64>().unwrap_or(0) / 1_000
+            }
+        }
+    }
+
     fn events(&self) -> Option<String> {
         fs::read_to_string(self.unified.join("cgroup.events")).ok()
     }
@@ -268,6 +290,16 @@ impl Cgroup {
             format!("{} did not reach `{line}`", self.unified.display()),
         ))
     }
+}
+
+/// The number of a field in a file of `field number` lines; 0 when there is none.
+fn number_of(file: &Path, field: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(name, _)| *name == field);
+    found
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap_or(0)
 }
 
 fn retry_busy(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {

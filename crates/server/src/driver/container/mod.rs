@@ -20,6 +20,7 @@ mod probe;
 mod record;
 
 mod thaw;
+mod usage;
 mod userns;
 mod watches;
 
@@ -34,7 +35,9 @@ use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::{BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use super::{
+    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+};
 use cgroup::Hierarchies;
 use copy::HostFacts;
 use criu::Criu;
@@ -231,19 +234,26 @@ impl Driver for ContainerDriver {
         }
     }
 
+    async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError> {
+        let host = Arc::clone(&self.host);
+        let counting = tokio::task::spawn_blocking(move || usage::count(&host, id, disk));
+        let counted = counting.await;
+        counted.map_err(|error| DriverError::Failed(error.to_string()))?
+    }
+
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
         probe::exited(&self.host, id).await
     }
 
-    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, DriverError> {
+    async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, NoConnection> {
         let host = Arc::clone(&self.host);
-        let connected = tokio::task::spawn_blocking(move || host.connect(id, port)).await;
-        let stream = match connected {
-            Ok(result) => result?,
-            Err(_) => return Err(DriverError::Failed("the connection failed".to_owned())),
-        };
+        let connecting = tokio::task::spawn_blocking(move || host.connect(id, port));
+        let no_thread =
+            |error: tokio::task::JoinError| NoConnection::Unreachable(error.to_string());
+        let stream = connecting.await.map_err(no_thread)??;
         let stream = self.host.connections.register(id, stream);
-        Ok(Box::new(stream.when("connect into the box")?))
+        let stream = stream.map_err(|error| NoConnection::Unreachable(error.to_string()))?;
+        Ok(Box::new(stream))
     }
 }
 
@@ -258,10 +268,13 @@ impl Host {
             .ok_or_else(|| Trouble::Gone("the box has no processes any more".to_owned()))
     }
 
-    fn connect(&self, id: BoxId, port: u16) -> Result<std::net::TcpStream, Trouble> {
-        let pid = self.require_first_process(id)?;
-        netns::connect(pid, port)
-            .map_err(|e| Trouble::Failed(format!("no connection to port {port} in box {id}: {e}")))
+    fn connect(&self, id: BoxId, port: u16) -> Result<std::net::TcpStream, NoConnection> {
+        let pid = self.require_first_process(id);
+        let pid = pid.map_err(|gone| NoConnection::Unreachable(gone.to_string()))?;
+        netns::connect(pid, port).map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => NoConnection::NothingListens,
+            _ => NoConnection::Unreachable(format!("no connection to port {port}: {error}")),
+        })
     }
 
     fn record(&self, id: BoxId) -> Result<record::Record, Trouble> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream as StdTcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdTcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 /// How long a connection inside one machine may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to `127.0.0.1:port` in the network namespace of process `pid`. Blocks.
+/// Connects to `localhost:port` in the network namespace of process `pid`. Blocks.
 pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
     let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
     // A thread of its own: a thread that changed its namespace must not go back to a pool.
@@ -26,7 +26,14 @@ pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
     let connecting = thread.spawn(move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        StdTcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+        match StdTcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
+                // Some programs take `localhost` for its IPv6 address alone.
+                let address = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+                StdTcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(|_| refused)
+            }
+            connected => connected,
+        }
     })?;
     let stream = connecting
         .join()

@@ -1,7 +1,7 @@
 //! A policy as JSON: durations in milliseconds, `null` where there is none.
 
-use icebox_lifecycle::Policy;
-use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen};
+use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy};
+use icebox_lifecycle::{Policy, Time};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub(super) struct PolicyRow {
     restorable_ms: i64,
     idle_limit_ms: Option<i64>,
     lifetime: Option<LifetimeRow>,
+    #[serde(default)]
+    woken_by: WokenByRow,
     background_hold_ms: i64,
     url_hold_ms: i64,
     recording_hold_ms: i64,
@@ -24,6 +26,7 @@ enum PresetRow {
     Agent,
     Router,
     Task,
+    E2b,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,6 +56,7 @@ struct LifetimeRow {
 enum LifetimeFromRow {
     Creation,
     LatestBoot,
+    Moment(i64),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,6 +64,16 @@ enum LifetimeFromRow {
 enum AtEndRow {
     Destroy,
     Freeze,
+    KeepFiles,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WokenByRow {
+    #[default]
+    AnyCall,
+    AnyCallFor(i64),
+    Resume,
 }
 
 impl From<&Policy> for PolicyRow {
@@ -69,6 +83,7 @@ impl From<&Policy> for PolicyRow {
                 Preset::Agent => PresetRow::Agent,
                 Preset::Router => PresetRow::Router,
                 Preset::Task => PresetRow::Task,
+                Preset::E2b => PresetRow::E2b,
             },
             freeze_after_ms: policy.freeze_after_ms,
             keeps: match policy.keeps {
@@ -83,6 +98,11 @@ impl From<&Policy> for PolicyRow {
             restorable_ms: policy.restorable_ms,
             idle_limit_ms: policy.idle_limit_ms,
             lifetime: policy.lifetime.map(Into::into),
+            woken_by: match policy.woken_by {
+                WokenBy::AnyCall => WokenByRow::AnyCall,
+                WokenBy::AnyCallFor(ms) => WokenByRow::AnyCallFor(ms),
+                WokenBy::Resume => WokenByRow::Resume,
+            },
             background_hold_ms: policy.background_hold_ms,
             url_hold_ms: policy.url_hold_ms,
             recording_hold_ms: policy.recording_hold_ms,
@@ -97,6 +117,7 @@ impl From<PolicyRow> for Policy {
                 PresetRow::Agent => Preset::Agent,
                 PresetRow::Router => Preset::Router,
                 PresetRow::Task => Preset::Task,
+                PresetRow::E2b => Preset::E2b,
             },
             freeze_after_ms: row.freeze_after_ms,
             keeps: match row.keeps {
@@ -111,6 +132,11 @@ impl From<PolicyRow> for Policy {
             restorable_ms: row.restorable_ms,
             idle_limit_ms: row.idle_limit_ms,
             lifetime: row.lifetime.map(Into::into),
+            woken_by: match row.woken_by {
+                WokenByRow::AnyCall => WokenBy::AnyCall,
+                WokenByRow::AnyCallFor(ms) => WokenBy::AnyCallFor(ms),
+                WokenByRow::Resume => WokenBy::Resume,
+            },
             background_hold_ms: row.background_hold_ms,
             url_hold_ms: row.url_hold_ms,
             recording_hold_ms: row.recording_hold_ms,
@@ -125,10 +151,12 @@ impl From<Lifetime> for LifetimeRow {
             from: match lifetime.from {
                 LifetimeFrom::Creation => LifetimeFromRow::Creation,
                 LifetimeFrom::LatestBoot => LifetimeFromRow::LatestBoot,
+                LifetimeFrom::Moment(at) => LifetimeFromRow::Moment(at.0),
             },
             at_end: match lifetime.at_end {
                 AtEnd::Destroy => AtEndRow::Destroy,
                 AtEnd::Freeze => AtEndRow::Freeze,
+                AtEnd::KeepFiles => AtEndRow::KeepFiles,
             },
         }
     }
@@ -141,10 +169,12 @@ impl From<LifetimeRow> for Lifetime {
             from: match row.from {
                 LifetimeFromRow::Creation => LifetimeFrom::Creation,
                 LifetimeFromRow::LatestBoot => LifetimeFrom::LatestBoot,
+                LifetimeFromRow::Moment(at) => LifetimeFrom::Moment(Time(at)),
             },
             at_end: match row.at_end {
                 AtEndRow::Destroy => AtEnd::Destroy,
                 AtEndRow::Freeze => AtEnd::Freeze,
+                AtEndRow::KeepFiles => AtEnd::KeepFiles,
             },
         }
     }

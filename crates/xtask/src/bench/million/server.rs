@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use axum::serve::ListenerExt as _;
+use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event};
 use icebox_server::clock::Clock;
-use icebox_server::config::{Config, Limits};
+use icebox_server::config::{Config, EdgeConfig, Limits, WebhookSettings};
+use icebox_server::edge;
 use icebox_server::engine::Engine;
 use tokio::io::AsyncBufReadExt as _;
 use tokio::net::TcpListener;
@@ -40,13 +41,16 @@ async fn serve(data: &Path) -> anyhow::Result<()> {
         domain: "localhost".to_owned(),
         test_clock: false,
         limits: Limits::default(),
+        prices: Prices::default(),
+        webhooks: WebhookSettings::default(),
+        edge: EdgeConfig::default(),
     };
     let server = icebox_server::build(config, Arc::new(host::Host(data.to_owned()))).await?;
-    let listener = listener.tap_io(|stream| {
-        // A connection that went away is nobody's loss here.
-        let _ = stream.set_nodelay(true);
-    });
-    let serving = tokio::spawn(async move { axum::serve(listener, server.router).await });
+    let serving = tokio::spawn(edge::listen::serve(
+        listener,
+        server.front,
+        std::future::pending(),
+    ));
     let (due, ready) = host::chosen(data)?;
     let clock = server.clock;
     let mut sending = None;

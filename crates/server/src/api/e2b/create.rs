@@ -1,0 +1,170 @@
+//! `POST /sandboxes` and `/v2/sandboxes`: what a client asks for, and the box that comes of it.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use icebox_lifecycle::policy::{AtEnd, Lifetime, LifetimeFrom, WokenBy};
+use icebox_lifecycle::time::MIN;
+use icebox_lifecycle::{Ms, Policy, Time};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::App;
+use super::error::{self, CREATED, Failure};
+use super::input::{Body, Client, timeout_ms};
+use super::{network, templates, view};
+use crate::commands::check;
+use crate::engine::NewBox;
+use crate::random;
+use crate::record::{E2b, Record};
+
+/// How long a box that traffic woke has at least (rule 15.1).
+const WOKEN_FOR_MS: Ms = 5 * MIN;
+/// The end of a box whose client names none, in seconds.
+const TIMEOUT_V1_SEC: i64 = 15;
+const TIMEOUT_V2_SEC: i64 = 300;
+
+/// What may be asked for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NewSandbox {
+    #[serde(rename = "templateID")]
+    template_id: String,
+    timeout: Option<i64>,
+    metadata: Option<BTreeMap<String, String>>,
+    env_vars: Option<BTreeMap<String, String>>,
+    auto_pause: Option<bool>,
+    auto_pause_memory: Option<bool>,
+    auto_resume: Option<AutoResume>,
+    #[serde(rename = "allow_internet_access")]
+    allow_internet_access: Option<bool>,
+    network: Option<Value>,
+    volume_mounts: Option<Vec<Value>>,
+    mcp: Option<Value>,
+    iam: Option<Value>,
+    secure: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct AutoResume {
+    enabled: bool,
+}
+
+pub(super) async fn v1(
+    State(app): State<App>,
+    client: Client,
+    Body(asked): Body<NewSandbox>,
+) -> Result<Response, Failure> {
+    let secure = asked.secure.unwrap_or(false);
+    start(&app, &client, asked, TIMEOUT_V1_SEC, secure).await
+}
+
+pub(super) async fn v2(
+    State(app): State<App>,
+    client: Client,
+    Body(asked): Body<NewSandbox>,
+) -> Result<Response, Failure> {
+    start(&app, &client, asked, TIMEOUT_V2_SEC, true).await
+}
+
+async fn start(
+    app: &App,
+    client: &Client,
+    asked: NewSandbox,
+    timeout_sec: i64,
+    secure: bool,
+) -> Result<Response, Failure> {
+    if let Some(what) = cannot_yet(&asked) {
+        return Ok(error::cannot_yet(what));
+    }
+    let new = new_box(app, client, asked, timeout_sec, secure)?;
+    let started = app.commands.start_described(new).await?;
+    Ok((CREATED, Json(view::sandbox(app, &started))).into_response())
+}
+
+/// The first part of a request that this server does not do yet.
+fn cannot_yet(asked: &NewSandbox) -> Option<&'static str> {
+    let given = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
+    let mounts = asked.volume_mounts.as_ref();
+    if mounts.is_some_and(|mounts| !mounts.is_empty()) {
+        return Some("volumes");
+    }
+    if given(&asked.mcp) {
+        return Some("MCP gateways");
+    }
+    if given(&asked.iam) {
+        return Some("workload identities");
+    }
+    network::cannot_yet(asked.network.as_ref())
+}
+
+fn new_box(
+    app: &App,
+    client: &Client,
+    asked: NewSandbox,
+    timeout_sec: i64,
+    secure: bool,
+) -> Result<NewBox, Failure> {
+    let commands = &app.commands;
+    let image = templates::image(&asked.template_id)?;
+    let timeout_ms = timeout_ms("timeout", asked.timeout.unwrap_or(timeout_sec), 1)?;
+    let env = asked.env_vars.clone().unwrap_or_default();
+    check::env(&env)?;
+    let metadata = asked.metadata.clone().unwrap_or_default();
+    check::metadata(&metadata)?;
+    let network = network::checked(asked.network.as_ref())?;
+    let closed = network::is_closed(network.as_ref());
+    let limits = &commands.config().limits;
+    let size = check::size(None, limits, &commands.driver().capabilities())?;
+    let policy = policy(&asked, timeout_ms, commands.clock().now());
+    let record = Record {
+        account: client.0.account,
+        name: None,
+        goal: None,
+        image: image.into(),
+        size,
+        env: env.into(),
+        metadata: metadata.into(),
+        services: Vec::new(),
+        // Its pages are for those with a link, its ports for those with its token.
+        private: closed,
+        link_secret: None,
+        e2b: Some(Box::new(E2b {
+            template: asked.template_id,
+            access_token: secure.then(random::hex::<20>),
+            traffic_token: closed.then(random::hex::<20>),
+            internet: asked.allow_internet_access,
+            network,
+        })),
+    };
+    Ok(NewBox {
+        id: random::box_id(),
+        record,
+        policy: check::valid(policy)?,
+        agent: None,
+    })
+}
+
+/// What becomes of the box, and when.
+fn policy(asked: &NewSandbox, timeout_ms: Ms, now: Time) -> Policy {
+    let at_end = match (asked.auto_pause, asked.auto_pause_memory) {
+        (Some(true), Some(false)) => AtEnd::KeepFiles,
+        (Some(true), _) => AtEnd::Freeze,
+        (Some(false) | None, _) => AtEnd::Destroy,
+    };
+    let woken_by = match &asked.auto_resume {
+        Some(AutoResume { enabled: true }) => WokenBy::AnyCallFor(WOKEN_FOR_MS),
+        Some(AutoResume { enabled: false }) | None => WokenBy::Resume,
+    };
+    Policy {
+        lifetime: Some(Lifetime {
+            ms: timeout_ms,
+            from: LifetimeFrom::Moment(now),
+            at_end,
+        }),
+        woken_by,
+        ..Policy::E2B
+    }
+}

@@ -1,0 +1,114 @@
+//! The boxes' own URLs. Owns which request goes to which program in which box, and what people see while it is not there.
+//! Asks the engine two things only: that there was activity, and to wake a box, please.
+
+mod activity;
+mod answer;
+mod failures;
+pub mod forward;
+mod framing;
+pub mod hangup;
+mod host;
+pub mod link;
+pub mod listen;
+mod page;
+mod pool;
+mod program;
+pub mod urls;
+mod visit;
+mod wakes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request, Response};
+use icebox_lifecycle::BoxId;
+use tower::Service as _;
+
+use crate::commands::Commands;
+use activity::Activity;
+use answer::Answer;
+use failures::Failures;
+use host::{For, Names};
+use urls::Urls;
+use wakes::Wakes;
+
+pub use failures::Failure;
+
+/// What stands in front of the boxes. Clones are the same one.
+#[derive(Clone)]
+pub struct Edge(Arc<Inner>);
+
+struct Inner {
+    commands: Commands,
+    urls: Urls,
+    activity: Arc<Activity>,
+    wakes: Wakes,
+    failures: Failures,
+}
+
+impl Edge {
+    /// Puts it together.
+    #[must_use]
+    pub fn new(commands: Commands) -> Self {
+        let (engine, clock) = (commands.engine().clone(), commands.clock().clone());
+        Self(Arc::new(Inner {
+            urls: Urls::of(commands.config()),
+            activity: Arc::new(Activity::new(engine, clock)),
+            wakes: Wakes::default(),
+            failures: Failures::default(),
+            commands,
+        }))
+    }
+
+    /// Where browsers find the boxes.
+    #[must_use]
+    pub fn urls(&self) -> &Urls {
+        &self.0.urls
+    }
+
+    /// What went wrong at a box's URLs in the last half hour, by service or port (rule 8.7).
+    #[must_use]
+    pub fn failures(&self, id: BoxId) -> std::collections::BTreeMap<String, Failure> {
+        self.0.failures.of(id, self.0.commands.clock().now())
+    }
+}
+
+/// The first to see a request: sends it to the API or to a box. Clones are the same one.
+#[derive(Clone)]
+pub struct Front {
+    names: Arc<Names>,
+    api: Router,
+    edge: Edge,
+}
+
+impl Front {
+    /// Puts it together.
+    #[must_use]
+    pub fn new(api: Router, edge: Edge) -> Self {
+        let config = edge.0.commands.config();
+        let names = Names::new(&config.domain, &config.edge.names);
+        Self {
+            names: Arc::new(names),
+            api,
+            edge,
+        }
+    }
+
+    /// Answers one request, whoever it is for.
+    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
+        let named = self.names.of(&request);
+        if request.method() == Method::CONNECT {
+            return Answer::NoTunnels.for_programs();
+        }
+        match named {
+            For::Api => match self.api.clone().call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
+            For::Program { service, id } => self.edge.program(&service, id, request).await,
+            For::Stranger => Answer::NotOurs.for_programs(),
+            For::Unclear => Answer::Unclear.for_programs(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// A day with the JavaScript SDK: commands, lists, pause and resume, files, an idle freeze in the middle.
+import assert from 'node:assert/strict'
+
+const { Sandbox, CommandExitError } = await import(process.env.E2B_PACKAGE)
+const url = process.env.E2B_API_URL
+const key = process.env.E2B_API_KEY
+
+async function own(method, path, body) {
+  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
+  const answer = await fetch(url + path, { method, headers, body: body && JSON.stringify(body) })
+  return answer.json()
+}
+const advance = (seconds) => own('POST', '/v1/test/clock', { advanceSec: seconds })
+const statusOf = async (box) => (await own('GET', `/v1/boxes/${box.sandboxId}`)).status
+
+const parts = {
+  async commands() {
+    const box = await Sandbox.create({ timeoutMs: 3_600_000, envs: { COLOUR: 'blue' } })
+    try {
+      assert.ok(await box.isRunning())
+      const result = await box.commands.run('echo $COLOUR; echo oops >&2')
+      assert.deepEqual([result.stdout, result.stderr, result.exitCode], ['blue\n', 'oops\n', 0])
+      await assert.rejects(box.commands.run('exit 3'), CommandExitError)
+      const run = await box.commands.run('read line; echo got $line', { background: true, stdin: true })
+      await box.commands.sendStdin(run.pid, 'word\n')
+      assert.equal((await run.wait()).stdout, 'got word\n')
+      const long = await box.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+      assert.ok(await long.kill())
+    } finally {
+      assert.ok(await box.kill())
+    }
+    assert.ok(!(await box.isRunning()))
+  },
+
+  async pauses() {
+    const box = await Sandbox.create({ timeoutMs: 300_000, metadata: { part: 'a b&c' } })
+    await box.commands.run('echo kept > kept')
+    const pause = box.pause ?? box.betaPause
+    assert.ok(await pause.call(box))
+    assert.equal((await box.getInfo()).state, 'paused')
+    const pages = Sandbox.list({ query: { metadata: { part: 'a b&c' }, state: ['paused'] } })
+    assert.deepEqual((await pages.nextItems()).map((info) => info.sandboxId), [box.sandboxId])
+    const again = await Sandbox.connect(box.sandboxId, { timeoutMs: 300_000 })
+    assert.equal((await again.commands.run('cat kept')).stdout, 'kept\n')
+    assert.ok(await again.kill())
+  },
+
+  async idles() {
+    const box = await Sandbox.create({ timeoutMs: 4 * 3_600_000 })
+    await box.commands.run('echo before > before')
+    await advance(3600)
+    assert.equal(await statusOf(box), 'frozen')
+    assert.equal((await box.getInfo()).state, 'running')
+    assert.equal((await box.commands.run('cat before')).stdout, 'before\n')
+    assert.ok(await box.kill())
+  },
+
+  async files() {
+    const box = await Sandbox.create({ timeoutMs: 600_000 })
+    try {
+      await box.files.write('notes/a.txt', 'hello')
+      assert.equal(await box.files.read('notes/a.txt'), 'hello')
+      assert.deepEqual((await box.files.list('notes')).map((entry) => entry.name), ['a.txt'])
+      const link = await fetch(await box.downloadUrl('notes/a.txt'))
+      assert.equal(await link.text(), 'hello')
+    } finally {
+      assert.ok(await box.kill())
+    }
+  },
+}
+
+for (const name of process.env.E2B_RUN.split(',')) {
+  await parts[name]()
+  console.log(`${name}: ok`)
+}
