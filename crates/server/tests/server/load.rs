@@ -10,7 +10,9 @@ use icebox_lifecycle::{
 use icebox_server::boxd::Boxds;
 use icebox_server::clock::Clock;
 use icebox_server::driver::fake::Fake;
-use icebox_server::driver::{BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use icebox_server::driver::{
+    BoxSpec, Capabilities, Driver, DriverError, FreezeMode, NoConnection, Stream,
+};
 use icebox_server::engine::{Engine, Parts};
 use icebox_server::store::{Batch, Put, Store};
 use serde_json::json;
@@ -118,8 +120,8 @@ impl Driver for AllFrozen {
     async fn exited(&self, _: BoxId) -> Result<String, DriverError> {
         std::future::pending().await
     }
-    async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, DriverError> {
-        Err(DriverError::Failed("not here".into()))
+    async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, NoConnection> {
+        Err(NoConnection::Unreachable("not here".into()))
     }
 }
 
