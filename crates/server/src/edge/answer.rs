@@ -147,9 +147,10 @@ impl Answer {
             | Self::NoTunnels => json_body(&json!({ "error": self.text() })),
         };
         let mut response = Response::new(body);
-        *response.status_mut() = match self {
-            Self::Paused => StatusCode::SERVICE_UNAVAILABLE,
-            other => other.status(),
+        *response.status_mut() = if matches!(self, Self::Paused) {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else {
+            self.status()
         };
         ours(response.headers_mut(), "application/json");
         response

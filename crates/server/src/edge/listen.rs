@@ -42,6 +42,13 @@ const QUESTIONS: u32 = 4;
 /// How long to wait when there are no sockets left.
 const NO_SOCKETS: Duration = Duration::from_millis(50);
 
+/// What a connection that went away again looks like.
+const GONE: [io::ErrorKind; 3] = [
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionRefused,
+];
+
 /// Serves until `shutdown` is over, then until the answers under way are out.
 pub async fn serve(
     listener: TcpListener,
@@ -101,17 +108,13 @@ async fn accept(
     };
     match listener.accept().await {
         Ok((stream, _)) => Ok(Some((stream, permit))),
-        Err(error) => match error.kind() {
-            // The client was gone before it was served.
-            io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused => Ok(None),
-            _ => {
-                tracing::warn!(%error, "no connection can be taken right now");
-                tokio::time::sleep(NO_SOCKETS).await;
-                Ok(None)
-            }
-        },
+        // The client was gone before it was served.
+        Err(error) if GONE.contains(&error.kind()) => Ok(None),
+        Err(error) => {
+            tracing::warn!(%error, "no connection can be taken right now");
+            tokio::time::sleep(NO_SOCKETS).await;
+            Ok(None)
+        }
     }
 }
 

@@ -75,19 +75,28 @@ async fn connections_are_kept_and_a_closed_one_is_nobodys_fault() {
     let (_rig, id, program, mut client) = talking().await;
     let get = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", host("web", id));
     client.say(&get).await;
-    let mut first = program.accept().await;
-    first.head().await;
-    first.say(OK).await;
+    let mut talk = program.accept().await;
+    let mut kept = 0;
+    for _ in 0..20 {
+        talk.head().await;
+        talk.say(OK).await;
+        client.hear("ok").await;
+        client.say(&get).await;
+        // A request that comes in the very moment in which a connection is put back finds none.
+        tokio::select! {
+            () = talk.readable() => kept += 1,
+            new = program.accept() => talk = new,
+        }
+    }
+    assert!(kept > 0, "20 requests, 20 connections");
+    talk.head().await;
+    talk.say(OK).await;
     client.hear("ok").await;
+    drop(talk);
     client.say(&get).await;
-    first.head().await;
-    first.say(OK).await;
-    client.hear("ok").await;
-    drop(first);
-    client.say(&get).await;
-    let mut second = program.accept().await;
-    second.head().await;
-    second.say(OK).await;
+    let mut talk = program.accept().await;
+    talk.head().await;
+    talk.say(OK).await;
     assert!(client.head().await.starts_with("http/1.1 200"));
 }
 
@@ -509,7 +518,7 @@ async fn out_of_bounds_heads_and_odd_targets_are_refused() {
     let id = rig.web_box().await;
     rig.says(id, "the app").await;
     let host = host("web", id);
-    let large = "x".repeat(100_000);
+    let large = "x".repeat(70_000);
     let many = "X: y\r\n".repeat(200);
     for (head, status) in [
         (
@@ -525,10 +534,7 @@ async fn out_of_bounds_heads_and_odd_targets_are_refused() {
             "400",
         ),
         ("GET / HTTP/1.1\r\nX: y".to_owned(), "400"),
-        (
-            format!("CONNECT {host}:80 HTTP/1.1\r\nHost: {host}:80"),
-            "405",
-        ),
+        (format!("CONNECT {host} HTTP/1.1\r\nHost: {host}"), "405"),
         (
             format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}"),
             "200",

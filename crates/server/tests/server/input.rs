@@ -438,9 +438,10 @@ async fn a_box_shows_what_it_was_made_of() {
         shown["size"],
         json!({ "cpus": 0.5, "memoryMb": 512, "diskGb": 3 })
     );
+    let url = format!("http://web-{id}.localhost:{}/", rig.address().port());
     assert_eq!(
         shown["services"],
-        json!([{ "name": "web", "port": 3000, "web": true }])
+        json!([{ "name": "web", "port": 3000, "url": url, "web": true }])
     );
     assert_eq!(
         (&shown["image"], &shown["goal"]),

@@ -84,6 +84,11 @@ impl Talk {
         self.hear("\r\n\r\n").await.to_ascii_lowercase()
     }
 
+    /// Until there is more to read.
+    pub(crate) async fn readable(&self) {
+        self.stream.readable().await.unwrap();
+    }
+
     /// Everything until the other end says that there is no more, and whether it ended in good order.
     pub(crate) async fn rest(&mut self) -> (String, bool) {
         loop {

@@ -271,9 +271,11 @@ impl Host {
     fn connect(&self, id: BoxId, port: u16) -> Result<std::net::TcpStream, NoConnection> {
         let pid = self.require_first_process(id);
         let pid = pid.map_err(|gone| NoConnection::Unreachable(gone.to_string()))?;
-        netns::connect(pid, port).map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => NoConnection::NothingListens,
-            _ => NoConnection::Unreachable(format!("no connection to port {port}: {error}")),
+        netns::connect(pid, port).map_err(|error| {
+            if error.kind() == io::ErrorKind::ConnectionRefused {
+                return NoConnection::NothingListens;
+            }
+            NoConnection::Unreachable(format!("no connection to port {port}: {error}"))
         })
     }
 
