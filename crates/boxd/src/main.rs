@@ -18,6 +18,7 @@ mod shell;
 mod spawn;
 mod starter;
 mod table;
+mod tree;
 mod users;
 
 use std::collections::BTreeMap;
@@ -115,7 +116,7 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
         drop(connection.set_nodelay(true));
     });
     let starter = Arc::new(Starter::new(Arc::clone(&table), env, args.work_dir.clone()));
-    let app = router(&starter, &args.state_dir);
+    let app = router(&starter, &args.state_dir).merge(tree::router(args.work_dir.clone()));
     tokio::select! {
         served = axum::serve(listener, app) => served,
         () = told_to_end => {

@@ -1,6 +1,8 @@
 //! Speaks to the daemon inside each box, over connections that the driver opens. Owns one small pool of idle connections
 //! for each running box, and lets go of it when the box stops running. Knows the daemon's protocol; decides nothing.
 
+pub mod raw;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;

@@ -375,7 +375,9 @@ pub struct OkResponse {
     pub ok: bool,
 }
 
+mod files;
 mod view;
+pub use files::*;
 pub use view::*;
 
 /// Reads a field that may be `null`, so that "absent" and "null" stay apart.

@@ -11,3 +11,4 @@ mod latency;
 mod output;
 mod processes;
 mod reaping;
+mod tree;

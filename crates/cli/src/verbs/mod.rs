@@ -8,6 +8,7 @@ mod freeze;
 mod key;
 mod logs;
 mod ls;
+mod mcp;
 mod ps;
 mod restore;
 mod serve;
@@ -46,6 +47,7 @@ pub(crate) enum Verb {
     Wake(wake::Wake),
     Stop(stop::Stop),
     Restore(restore::Restore),
+    Mcp(mcp::Mcp),
     Key(key::Key),
     Completions(completions::Completions),
 }
@@ -67,6 +69,7 @@ impl Verb {
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
+            Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
             Self::Completions(verb) => verb.run(),
         }
@@ -86,6 +89,7 @@ impl Verb {
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
+            Self::Mcp(verb) => verb.remote.json,
             Self::Demo(_) | Self::Serve(_) | Self::Key(_) | Self::Completions(_) => false,
         }
     }
@@ -106,6 +110,7 @@ impl Verb {
             | Self::Wake(_)
             | Self::Stop(_)
             | Self::Restore(_)
+            | Self::Mcp(_)
             | Self::Key(_)
             | Self::Completions(_) => None,
         }

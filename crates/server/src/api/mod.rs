@@ -4,7 +4,9 @@
 mod boxes;
 mod error;
 mod events;
+mod files;
 mod input;
+mod mcp;
 mod ops;
 mod procs;
 mod view;
@@ -12,9 +14,10 @@ mod view;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::extract::Request;
+use axum::routing::{any, get, post};
 
-use crate::commands::Commands;
+use crate::commands::{Caller, Commands};
 use crate::store::Keys;
 
 /// What every handler has.
@@ -39,9 +42,12 @@ impl App {
 
 /// All paths.
 pub fn router(app: App) -> Router {
+    let mcp = mcp::Mcp::new(app.clone());
+    let mcp = async move |caller: Caller, request: Request| mcp.serve(caller, request).await;
     let mut router = Router::new()
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
+        .route("/mcp", any(mcp))
         .route("/v1/host", get(ops::host))
         .route("/v1/events", get(events::events))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
@@ -54,6 +60,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/boxes/{id}/freeze", post(boxes::freeze))
         .route("/v1/boxes/{id}/wake", post(boxes::wake))
         .route("/v1/boxes/{id}/stop", post(boxes::stop))
+        .route("/v1/boxes/{id}/sync", post(files::sync))
+        .route("/v1/boxes/{id}/files", get(files::read).put(files::write))
+        .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))
         .route("/v1/boxes/{id}/procs/{exec}", get(procs::one))

@@ -2,8 +2,11 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 pub mod check;
+mod downloads;
 mod events;
 mod exec;
+mod files;
+mod jobs;
 mod life;
 mod notices;
 mod output;
@@ -26,6 +29,8 @@ use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
 
 pub use events::{EventReader, EventsRequest};
+pub use files::{Content, Download, SyncRequest};
+pub use jobs::Waited;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use trouble::{Kind, Trouble};
@@ -52,6 +57,7 @@ struct Inner {
     reader: Arc<Reader>,
     outbox: events::Outbox,
     presences: Presences,
+    downloads: downloads::Downloads,
     /// Starts that wait for room, in the order they came.
     queue: tokio::sync::Mutex<()>,
     /// How many they are.
@@ -79,6 +85,7 @@ impl Commands {
             reader: Arc::new(reader),
             outbox: events::Outbox::new(outbox),
             presences: Presences::default(),
+            downloads: downloads::Downloads::default(),
             queue: tokio::sync::Mutex::new(()),
             waiting: AtomicUsize::new(0),
         }))

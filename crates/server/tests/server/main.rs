@@ -6,6 +6,7 @@ mod exec;
 mod input;
 mod life;
 mod load;
+mod mcp;
 mod notices;
 mod restart;
 mod rig;
