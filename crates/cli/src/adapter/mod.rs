@@ -7,8 +7,9 @@ mod select;
 mod sync;
 mod upstream;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
@@ -55,6 +56,7 @@ pub(crate) fn run(base: String, key: Option<String>) -> Result<(), CliError> {
     let adapter = Adapter {
         upstream: Arc::clone(&upstream),
         began: Arc::new(AtomicBool::new(false)),
+        started: Arc::default(),
     };
     let began = Arc::clone(&adapter.began);
     let served = runtime.block_on(async {
@@ -105,11 +107,15 @@ fn told_to_end() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
+type Started = Arc<Mutex<BTreeSet<String>>>;
+
 #[derive(Clone)]
 struct Adapter {
     upstream: Arc<Upstream>,
     /// Whether a tool was called: only then is the conversation there for the server.
     began: Arc<AtomicBool>,
+    /// Boxes that this conversation was told it started.
+    started: Started,
 }
 
 impl ServerHandler for Adapter {
@@ -150,6 +156,7 @@ impl ServerHandler for Adapter {
             name: request.name.into_owned(),
             arguments: request.arguments.unwrap_or_default(),
             cancelled: Arc::clone(&cancelled),
+            started: Arc::clone(&self.started),
             alive,
         };
         let mut running = tokio::task::spawn_blocking(move || call.run());
@@ -209,6 +216,7 @@ pub(super) struct Call {
     name: String,
     arguments: Map<String, Value>,
     cancelled: Arc<AtomicBool>,
+    started: Started,
     alive: tokio::sync::mpsc::Sender<()>,
 }
 
@@ -226,13 +234,54 @@ impl Call {
                 }
                 self.forward()
             }
+            "sandbox_start" => self.start(),
             _ => self.forward(),
         }
     }
 
+    /// A start whose answer is lost is looked up, so that the same box is not started twice.
+    fn start(&self) -> CallToolResult {
+        let arguments = Value::Object(self.arguments.clone());
+        let answer = match self.tool(&self.name, &arguments) {
+            Err(Failure::Lost(why)) => match self.look_up() {
+                Some(id) => self.tool("sandbox_status", &json!({"id": id})),
+                None => Err(Failure::Lost(why)),
+            },
+            answer => answer,
+        };
+        if let Ok(answer) = &answer
+            && let Some(id) = answer["structuredContent"]["id"].as_str()
+        {
+            let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+            started.insert(id.to_owned());
+        }
+        self.told(answer)
+    }
+
+    /// The box that a lost start made, if it made one: this conversation's, of that goal and name, and not told before.
+    fn look_up(&self) -> Option<String> {
+        let listed = self.tool("sandbox_list", &json!({})).ok()?;
+        let boxes = listed["structuredContent"]["boxes"].as_array()?;
+        let same = |shown: &Value, field: &str| {
+            shown.get(field).and_then(Value::as_str)
+                == self.arguments.get(field).and_then(Value::as_str)
+        };
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = boxes.iter().find(|shown| {
+            shown["agent"]["thisConversation"] == true
+                && same(shown, "goal")
+                && same(shown, "name")
+                && shown["id"].as_str().is_some_and(|id| !started.contains(id))
+        });
+        found?["id"].as_str().map(str::to_owned)
+    }
+
     fn forward(&self) -> CallToolResult {
         let arguments = Value::Object(self.arguments.clone());
-        let answer = self.tool(&self.name, &arguments);
+        self.told(self.tool(&self.name, &arguments))
+    }
+
+    fn told(&self, answer: Result<Value, Failure>) -> CallToolResult {
         let result = answer.map(serde_json::from_value::<CallToolResult>);
         match result {
             Ok(Ok(result)) => result,
