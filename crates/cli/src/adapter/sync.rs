@@ -324,7 +324,7 @@ fn send(call: &Call, id: &str, dest: &str, here: &Path, files: &Files) -> Result
                 .map_err(failed)?;
         }
     }
-    let mut archive = tar.into_inner().map_err(failed)?.finish().map_err(failed)?;
+    let archive = tar.into_inner().map_err(failed)?.finish().map_err(failed)?;
     let bytes = archive.metadata().map_err(failed)?.len();
     let mut path = format!("/v1/boxes/{id}/sync?dest={}", escaped(dest));
     if let Some(repo) = select::repo(here) {
@@ -341,7 +341,6 @@ fn send(call: &Call, id: &str, dest: &str, here: &Path, files: &Files) -> Result
         call.upstream.upload(&path, &mut &archive)
     });
     let mut answer = answer.map_err(|failure| failure.text())?;
-    std::io::Write::flush(&mut archive).map_err(failed)?;
     Ok(Sent {
         bytes,
         changed: answer["changed"].take(),

@@ -152,8 +152,7 @@ impl Upstream {
         let request = self
             .request("POST", path)
             .header("content-type", "application/gzip");
-        let mut body = body;
-        let response = self.send(request, SendBody::from_reader(&mut body), CALL_LIMIT)?;
+        let response = self.send(request, SendBody::from_reader(body), CALL_LIMIT)?;
         let mut body = said_no(response)?.into_body();
         let text = body.with_config().limit(ANSWER).read_to_string();
         let text = text.map_err(|error| Failure::Lost(error.to_string()))?;
