@@ -211,7 +211,7 @@ impl Adapter {
 }
 
 /// One call of a tool.
-pub(super) struct Call {
+struct Call {
     upstream: Arc<Upstream>,
     name: String,
     arguments: Map<String, Value>,
@@ -296,7 +296,7 @@ impl Call {
     }
 
     /// Calls a tool of the server.
-    pub(super) fn tool(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
+    fn tool(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
         let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": 1}});
         patiently(Again::of(name, arguments), || {
             if self.cancelled.load(Ordering::Acquire) {
@@ -308,7 +308,7 @@ impl Call {
     }
 
     /// Lets the client know that the call goes on.
-    pub(super) fn is_alive(&self) {
+    fn is_alive(&self) {
         // One that is told already is enough.
         let _ = self.alive.try_send(());
     }

@@ -8,8 +8,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
 /// Folders that are left out where no git says what belongs to a project.
 const MADE: &[&str] = &[
     "node_modules",
@@ -30,35 +28,67 @@ const MADE: &[&str] = &[
 const FILES: usize = 400_000;
 /// The most globs.
 const GLOBS: usize = 1_000;
+/// The longest of them, in bytes.
+const GLOB_LEN: usize = 200;
 
-/// Globs of what is left alone: neither sent nor deleted.
-pub(super) struct Excludes(GlobSet);
+/// Globs of what is left alone: neither sent nor deleted. They know `*`, `**` and `?`.
+pub(super) struct Excludes(Vec<String>);
 
 impl Excludes {
     pub(super) fn new(globs: &[String]) -> Result<Self, String> {
         if globs.len() > GLOBS {
             return Err(format!("`exclude` must be a list of at most {GLOBS} globs"));
         }
-        let mut set = GlobSetBuilder::new();
+        let mut known = Vec::new();
         for glob in globs {
-            let glob = glob.trim_end_matches('/');
-            // Without a slash it fits at any depth, and a folder covers what is in it.
-            let anchored = if glob.contains('/') {
-                glob.trim_start_matches('/').to_owned()
+            let plain = glob.trim_end_matches('/').trim_start_matches('/');
+            if plain.is_empty() || plain.len() > GLOB_LEN || plain.contains(['[', '{', '\\']) {
+                return Err(format!(
+                    "`exclude` takes globs of `*`, `**` and `?`, at most {GLOB_LEN} bytes each; `{glob}` is none"
+                ));
+            }
+            // Without a slash it fits at any depth.
+            if glob.trim_end_matches('/').contains('/') {
+                known.push(plain.to_owned());
             } else {
-                format!("**/{glob}")
-            };
-            for form in [anchored.clone(), format!("{anchored}/**")] {
-                let built = GlobBuilder::new(&form).literal_separator(true).build();
-                set.add(built.map_err(|error| format!("`exclude`: {error}"))?);
+                known.push(format!("**/{plain}"));
             }
         }
-        let set = set.build().map_err(|error| format!("`exclude`: {error}"))?;
-        Ok(Self(set))
+        Ok(Self(known))
     }
 
+    /// Whether a path, or a folder above it, is left alone.
     pub(super) fn cover(&self, path: &Path) -> bool {
-        self.0.is_match(path)
+        let mut above = path.ancestors().filter(|path| !path.as_os_str().is_empty());
+        above.any(|path| {
+            let path = path.as_os_str().as_bytes();
+            self.0.iter().any(|glob| fits(glob.as_bytes(), path))
+        })
+    }
+}
+
+/// Whether a glob fits a whole path: `*` and `?` stay within a name, `**` crosses folders.
+fn fits(glob: &[u8], path: &[u8]) -> bool {
+    match glob {
+        [] => path.is_empty(),
+        [b'*', b'*', b'/', rest @ ..] => {
+            let begins = |at: usize| at == 0 || path[at - 1] == b'/';
+            (0..path.len()).any(|at| begins(at) && fits(rest, &path[at..]))
+        }
+        [b'*', b'*', rest @ ..] => (0..=path.len()).any(|at| fits(rest, &path[at..])),
+        [b'*', rest @ ..] => {
+            let name = path
+                .iter()
+                .position(|byte| *byte == b'/')
+                .unwrap_or(path.len());
+            (0..=name).any(|at| fits(rest, &path[at..]))
+        }
+        [b'?', rest @ ..] => {
+            matches!(path, [byte, after @ ..] if *byte != b'/' && fits(rest, after))
+        }
+        [byte, rest @ ..] => {
+            matches!(path, [other, after @ ..] if other == byte && fits(rest, after))
+        }
     }
 }
 
