@@ -94,10 +94,8 @@ impl Drop for Server {
             drop(stopped);
         }
         let pid = rustix::process::Pid::from_child(&self.child);
-        drop(rustix::process::kill_process(
-            pid,
-            rustix::process::Signal::TERM,
-        ));
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         drop(self.child.wait());
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ResultType,
     ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
@@ -140,7 +140,9 @@ impl ServerHandler for Adapter {
         });
         let answer = asked.await.map_err(internal)?;
         let answer = answer.map_err(|failure| ErrorData::internal_error(failure.text(), None))?;
-        serde_json::from_value(answer).map_err(internal)
+        let tools = answer.get("tools").cloned().unwrap_or_default();
+        let tools = serde_json::from_value(tools).map_err(internal)?;
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
@@ -284,7 +286,11 @@ impl Call {
     fn told(&self, answer: Result<Value, Failure>) -> CallToolResult {
         let result = answer.map(serde_json::from_value::<CallToolResult>);
         match result {
-            Ok(Ok(result)) => result,
+            Ok(Ok(mut result)) => {
+                // The client may speak a newer version of the protocol than is spoken to the server.
+                result.result_type = Some(ResultType::COMPLETE);
+                result
+            }
             Ok(Err(error)) => failed(&format!("the server's answer is not understood: {error}")),
             Err(failure @ Failure::Lost(_)) => failed(&format!(
                 "{}; {} may have run all the same: look at `steps` in sandbox_status before you repeat it",
