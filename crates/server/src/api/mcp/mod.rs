@@ -27,6 +27,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
+use tower::Service as _;
 
 use self::tools::{Asking, Outcome, TOOLS};
 use super::{App, error};
@@ -68,7 +69,11 @@ impl Mcp {
     /// Answers one request of a caller whose key was looked at.
     pub(super) async fn serve(&self, caller: Caller, mut request: Request) -> Response {
         request.extensions_mut().insert(caller);
-        self.0.handle(request).await.map(Body::new)
+        let mut service = self.0.clone();
+        match service.call(request).await {
+            Ok(response) => response.map(Body::new),
+            Err(never) => match never {},
+        }
     }
 }
 
