@@ -10,7 +10,7 @@ mod upstream;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::upstream::{Failure, Upstream};
 use crate::error::CliError;
+use crate::stopwatch::Stopwatch;
 
 /// How often the server hears that the conversation is there.
 const HEARTBEAT: Duration = Duration::from_secs(60);
@@ -162,7 +163,7 @@ impl ServerHandler for Adapter {
             alive,
         };
         let mut running = tokio::task::spawn_blocking(move || call.run());
-        let began = Instant::now();
+        let began = Stopwatch::start();
         loop {
             tokio::select! {
                 done = &mut running => return Ok(done.map_err(internal)?.into()),
@@ -346,7 +347,7 @@ impl Again {
 
 /// Tries until the server answers, as long as that is safe and not for too long.
 fn patiently<T>(again: Again, attempt: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
-    let mut until: Option<Instant> = None;
+    let mut failing: Option<Stopwatch> = None;
     let (mut pause, longest) = PAUSES;
     loop {
         let failure = match attempt() {
@@ -360,8 +361,8 @@ fn patiently<T>(again: Again, attempt: impl Fn() -> Result<T, Failure>) -> Resul
             Failure::Lost(_) => again == Again::Freely,
             Failure::Said { .. } | Failure::Cancelled => false,
         };
-        let now = Instant::now();
-        if !safe || now >= *until.get_or_insert(now + PATIENCE) {
+        let failing = failing.get_or_insert_with(Stopwatch::start);
+        if !safe || failing.elapsed() >= PATIENCE {
             return Err(failure);
         }
         std::thread::sleep(pause);
