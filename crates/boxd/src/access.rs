@@ -20,8 +20,8 @@ use crate::clock;
 use crate::settings::Settings;
 use crate::users::User;
 
-/// Where boxd's own service is.
-const OWN: &str = "/icebox.boxd.v1.Boxd/";
+/// Where boxd's own service and its trees of files are.
+const OWN: [&str; 2] = ["/icebox.boxd.v1.Boxd/", "/icebox/"];
 
 /// In every request that a client of the E2B dialect sends to a box.
 const BOX_HEADER: &str = "e2b-sandbox-id";
@@ -36,7 +36,7 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let path = request.uri().path();
-    if path.starts_with(OWN) {
+    if OWN.iter().any(|own| path.starts_with(own)) {
         if request.headers().contains_key(BOX_HEADER) {
             let words = "this service is not for clients of the box";
             return refuse_call(StatusCode::FORBIDDEN, "permission_denied", words);

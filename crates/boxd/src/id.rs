@@ -34,7 +34,7 @@ impl fmt::Display for ExecId {
     }
 }
 
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes),

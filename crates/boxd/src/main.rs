@@ -23,11 +23,11 @@ mod shell;
 mod spawn;
 mod starter;
 mod table;
+mod tree;
 mod users;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
     let settings = Arc::new(Settings::load(&args.state_dir)?);
     let starter = Starter::new(Arc::clone(&table), settings, env, args.work_dir.clone());
     let starter = Arc::new(starter);
-    let app = router(&starter, &args.state_dir);
+    let app = router(&starter, args);
     tokio::select! {
         served = axum::serve(listener, app) => served,
         () = told_to_end => {
@@ -160,11 +160,11 @@ fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-fn router(starter: &Arc<Starter>, state_dir: &Path) -> axum::Router {
+fn router(starter: &Arc<Starter>, args: &Args) -> axum::Router {
     let calls = connectrpc::Router::new()
         .add_service(Arc::new(OwnService::new(
             Arc::clone(starter),
-            state_dir.to_owned(),
+            args.state_dir.clone(),
         )))
         .add_service(Arc::new(ProcessService::new(Arc::clone(starter))))
         .add_service(Arc::new(FilesystemService::new(Arc::clone(
@@ -173,8 +173,9 @@ fn router(starter: &Arc<Starter>, state_dir: &Path) -> axum::Router {
     let limits = Limits::default()
         .with_max_request_body_size(MAX_REQUEST_BYTES)
         .with_max_message_size(MAX_REQUEST_BYTES);
-    let transfers = Transfers::new(Arc::clone(&starter.settings), state_dir.to_owned());
+    let transfers = Transfers::new(Arc::clone(&starter.settings), args.state_dir.clone());
     http::routes(Arc::clone(starter), transfers)
+        .merge(tree::router(args.work_dir.clone()))
         .fallback_service(ConnectRpcService::new(calls).with_limits(limits))
         .layer(from_fn_with_state(
             Arc::clone(&starter.settings),

@@ -1,6 +1,7 @@
 //! The `icebox` program: reads the command line, runs one verb, turns its outcome into an exit code. Each verb has a
 //! file of its own in `verbs`; what they share lies beside this file.
 
+mod adapter;
 mod client;
 mod error;
 mod jsonl;

@@ -35,6 +35,12 @@ pub(crate) struct Remote {
 impl Remote {
     /// A client for that server.
     pub(crate) fn client(&self) -> Result<Client, CliError> {
+        let (base, key) = self.address()?;
+        Ok(Client::new(base, key))
+    }
+
+    /// Where that server is, and the key for it or why there is none.
+    pub(crate) fn address(&self) -> Result<(String, Result<String, String>), CliError> {
         let base = base_url(&self.url)?;
         let key = match std::env::var("ICEBOX_API_KEY") {
             Ok(key) if !key.trim().is_empty() => Ok(key.trim().to_owned()),
@@ -42,7 +48,7 @@ impl Remote {
             // The key of the server here is nobody's business elsewhere.
             Ok(_) | Err(_) => Err("ICEBOX_API_KEY is not set".to_owned()),
         };
-        Ok(Client::new(base, key))
+        Ok((base, key))
     }
 }
 

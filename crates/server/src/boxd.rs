@@ -2,6 +2,8 @@
 //! for each running box, and lets go of it, and of those to the box's other programs, when the box stops running. Knows
 //! the daemon's protocol; decides nothing.
 
+pub mod raw;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;

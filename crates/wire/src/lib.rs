@@ -4,6 +4,7 @@
 
 pub mod boxd;
 pub mod rest;
+pub mod tree;
 
 #[expect(
     missing_docs,

@@ -465,10 +465,12 @@ pub struct OkResponse {
 
 mod account;
 mod capacity;
+mod files;
 mod view;
 mod webhook;
 pub use account::*;
 pub use capacity::*;
+pub use files::*;
 pub use view::*;
 pub use webhook::*;
 

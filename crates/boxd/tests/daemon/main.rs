@@ -14,5 +14,6 @@ mod latency;
 mod output;
 mod processes;
 mod reaping;
+mod tree;
 mod uploads;
 mod watching;

@@ -8,6 +8,7 @@ mod freeze;
 mod key;
 mod logs;
 mod ls;
+mod mcp;
 mod open;
 mod ps;
 mod queue;
@@ -51,6 +52,7 @@ pub(crate) enum Verb {
     Stop(stop::Stop),
     Restore(restore::Restore),
     Webhook(webhook::Webhook),
+    Mcp(mcp::Mcp),
     Key(key::Key),
     Completions(completions::Completions),
 }
@@ -74,6 +76,7 @@ impl Verb {
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
             Self::Webhook(verb) => verb.run(),
+            Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
             Self::Completions(verb) => verb.run(),
         }
@@ -96,6 +99,7 @@ impl Verb {
             Self::Restore(verb) => verb.remote.json,
             Self::Key(verb) => verb.json(),
             Self::Webhook(verb) => verb.json(),
+            Self::Mcp(verb) => verb.remote.json,
             Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
         }
     }
@@ -118,6 +122,7 @@ impl Verb {
             | Self::Stop(_)
             | Self::Restore(_)
             | Self::Webhook(_)
+            | Self::Mcp(_)
             | Self::Key(_)
             | Self::Completions(_) => None,
         }

@@ -44,7 +44,12 @@ pub(crate) struct Serve {
     #[arg(long)]
     test_clock: bool,
     /// What goes to the log, as in `debug` or `icebox_server=debug`
-    #[arg(long, env = "RUST_LOG", default_value = "info", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "RUST_LOG",
+        default_value = "info,rmcp=warn",
+        hide_env_values = true
+    )]
     log: String,
 }
 

@@ -8,6 +8,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use icebox_wire::rest::AGENT_HEADER;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::App;
 use crate::commands::check::{takes, unfit};
@@ -113,6 +114,14 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
     })?;
     reader.end().map_err(|error| explain(".", &error))?;
     Ok(value)
+}
+
+/// The arguments of a tool, of which every one is known.
+pub(super) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, Trouble> {
+    serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {
+        let path = error.path().to_string();
+        explain(&path, error.inner())
+    })
 }
 
 /// Says which field is wrong and what it takes.

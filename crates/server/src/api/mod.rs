@@ -7,8 +7,10 @@ mod capacity;
 mod e2b;
 mod error;
 mod events;
+mod files;
 mod input;
 mod links;
+mod mcp;
 mod ops;
 mod procs;
 mod view;
@@ -17,10 +19,11 @@ mod webhooks;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 
-use crate::commands::Commands;
+use crate::commands::{Caller, Commands};
 use crate::edge::Edge;
 use crate::store::Keys;
 use crate::webhooks::Webhooks;
@@ -51,9 +54,12 @@ impl App {
 
 /// All paths.
 pub fn router(app: App) -> Router {
+    let mcp = mcp::Mcp::new(app.clone());
+    let mcp = async move |caller: Caller, request: Request| mcp.serve(caller, request).await;
     let mut router = Router::new()
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
+        .route("/mcp", any(mcp))
         .route("/v1/host", get(ops::host))
         .route("/v1/account", get(account::own))
         .route("/v1/accounts", get(account::list).post(account::make))
@@ -84,6 +90,9 @@ pub fn router(app: App) -> Router {
             "/v1/boxes/{id}/link",
             post(links::make).delete(links::revoke),
         )
+        .route("/v1/boxes/{id}/sync", post(files::sync))
+        .route("/v1/boxes/{id}/files", get(files::read).put(files::write))
+        .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))
         .route("/v1/boxes/{id}/procs/{exec}", get(procs::one))

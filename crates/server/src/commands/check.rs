@@ -133,7 +133,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("advanceSec", "a whole number from 0 to 315360000 (seconds)"),
     ("limit", "a whole number from 1 to 1000"),
     ("cursor", "the `nextCursor` of an earlier page"),
-    ("all", "1 or 0"),
+    ("all", "true or false, 1 or 0 in a query"),
     ("stream", "`stdout` or `stderr`"),
     ("offset", "a whole number of bytes, at least 0"),
     ("follow", "1 or 0"),
@@ -150,6 +150,17 @@ const FIELDS: &[(&str, &str)] = &[
         "`whsec_` and the base64 of 24 to 64 bytes, or absent",
     ),
     ("enabled", "true or false"),
+    (
+        "path",
+        "a path of 1 to 4096 bytes: relative to /work, or below /work, /tmp or /dev/shm",
+    ),
+    ("paths", "a list of 1 to 100 paths"),
+    ("dest", "a folder below /work, 1 to 4096 bytes"),
+    ("repo", "a text of at most 100 characters"),
+    ("id", "the id of a box, as in sandbox_list"),
+    ("action", "`list`, `wait` or `stop`"),
+    ("bgId", "the `bgId` or `execId` of a command"),
+    ("fields", "a list of names of fields"),
 ];
 
 /// What a field takes, if it is one of ours. Positions in lists and keys of maps do not matter.
@@ -188,6 +199,14 @@ pub fn patience(wait_sec: Option<u32>) -> Result<Patience, Trouble> {
             gone: None,
         }),
     }
+}
+
+/// A path in a box; what it may name is for the daemon there to say.
+pub fn path(field: &str, value: &str) -> Result<(), Trouble> {
+    if value.is_empty() || value.len() > CWD_LEN || value.contains('\0') {
+        return Err(unfit(field));
+    }
+    Ok(())
 }
 
 /// The own idle limit, in minutes.

@@ -20,11 +20,11 @@ use crate::random;
 use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
 
 /// How much of each stream an answer carries, in bytes.
-const TAIL_BYTES: u32 = 16 * 1024;
+pub(super) const TAIL_BYTES: u32 = 16 * 1024;
 /// How much longer than the command's own deadline the daemon may take to answer.
 const SLACK: Duration = Duration::from_secs(60);
 /// How long the daemon may take for what needs no waiting.
-const QUICK: Duration = Duration::from_secs(15);
+pub(super) const QUICK: Duration = Duration::from_secs(15);
 /// How long to wait for news of a box whose daemon broke off.
 const NEWS: Duration = Duration::from_secs(2);
 /// How often a daemon that breaks off is asked again.
@@ -281,7 +281,7 @@ impl Commands {
     }
 
     /// What a box says that its daemon broke off from: trouble if it stopped running, nothing if it goes on.
-    async fn what_happened(&self, id: BoxId) -> Option<Trouble> {
+    pub(super) async fn what_happened(&self, id: BoxId) -> Option<Trouble> {
         let now = || self.0.clock.now();
         let news = self.until(id, |view| {
             let frozen_under = |cause| ControlFlow::Break(Err(wait::frozen_under(view, cause)));
@@ -400,7 +400,7 @@ fn response(id: BoxId, exec_id: String, background: bool, result: &ProcResult) -
     }
 }
 
-fn proc_view(id: BoxId, proc: &ProcInfo, now_ms: i64) -> ProcView {
+pub(super) fn proc_view(id: BoxId, proc: &ProcInfo, now_ms: i64) -> ProcView {
     let until_ms = proc.ended_ms.unwrap_or(now_ms);
     ProcView {
         exec_id: proc.exec_id.clone(),

@@ -3,8 +3,11 @@
 
 mod account;
 pub mod check;
+mod downloads;
 mod events;
 mod exec;
+mod files;
+mod jobs;
 mod life;
 mod link;
 mod notices;
@@ -33,6 +36,8 @@ use crate::store::{Reader, StoreError, StoredStep, Why};
 use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest, event_view};
+pub use files::{Content, Download, SyncRequest};
+pub use jobs::Waited;
 pub use link::Link;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
@@ -62,6 +67,7 @@ struct Inner {
     outbox: events::Outbox,
     presences: Presences,
     usage: Usage,
+    downloads: downloads::Downloads,
 }
 
 impl Commands {
@@ -86,6 +92,7 @@ impl Commands {
             outbox: events::Outbox::new(outbox),
             presences: Presences::default(),
             usage: Usage::default(),
+            downloads: downloads::Downloads::default(),
         }))
     }
 

@@ -397,6 +397,7 @@ mod tests {
             sender,
             Arc::default(),
             Arc::default(),
+            Arc::default(),
             Arc::new(Counters::default()),
         );
         for account in core.store.accounts().unwrap() {
@@ -407,7 +408,7 @@ mod tests {
             account: AccountId(1),
             name: None,
             goal: None,
-            image: "host".to_owned(),
+            image: "host".into(),
             size: Size {
                 milli_cpus: 4_000,
                 memory_mb: 4_096,
@@ -416,6 +417,9 @@ mod tests {
             env: Default::default(),
             metadata: Default::default(),
             services: Vec::new(),
+            private: false,
+            link_secret: None,
+            e2b: None,
         };
         let policy = Policy {
             freeze_after_ms: None,
@@ -430,7 +434,11 @@ mod tests {
         };
         let (reply, _) = oneshot::channel();
         let mut turn = core.begin();
-        core.take(&mut turn, Message::Create(Box::new(new), reply));
+        let asker = inbox::Asker {
+            ticket: 1,
+            wait_ms: None,
+        };
+        core.take(&mut turn, Message::Create(Box::new(new), asker, reply));
         let (reply, _) = oneshot::channel();
         core.take(&mut turn, set_to(micro, reply));
         assert!(core.finish(turn).is_ok());

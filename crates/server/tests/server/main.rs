@@ -10,6 +10,7 @@ mod exec;
 mod input;
 mod life;
 mod load;
+mod mcp;
 mod notices;
 mod program;
 mod receiver;

@@ -132,6 +132,9 @@ fn record(n: i64) -> Record {
         env: Default::default(),
         metadata: Default::default(),
         services: Vec::new(),
+        private: false,
+        link_secret: None,
+        e2b: None,
     };
     if some(3) {
         record.services.push(Service {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
-use icebox_server::driver::{BoxSpec, Capabilities, Driver, DriverError, FreezeMode, Stream};
+use icebox_server::driver::{
+    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+};
 
 use super::DUE;
 use super::fill::{COPY, READY};
@@ -100,8 +102,12 @@ impl Driver for Host {
         std::future::pending().await
     }
 
-    async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, DriverError> {
-        Err(DriverError::Failed("nobody listens there".to_owned()))
+    async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, NoConnection> {
+        Err(NoConnection::NothingListens)
+    }
+
+    async fn usage(&self, _: BoxId, _: bool) -> Result<Counters, DriverError> {
+        Ok(Counters::default())
     }
 }
 

@@ -1,0 +1,464 @@
+//! `sandbox_sync`: chooses local files and sends them as one archive, which the box merges whole or not at all. Owns its
+//! arguments, the guard against sending too much, and what is deleted in the box when that is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::select::{self, Excludes, Selection};
+
+/// The most that is sent when nothing else is said, in MiB.
+const MAX_MB: u64 = 100;
+/// The most that may be asked for.
+const LARGEST_MB: u64 = 8_192;
+/// Paths of each list in a result.
+const SHOWN: usize = 20;
+/// The most of a list of files in a box, in bytes.
+const LISTING: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Args {
+    id: String,
+    local_path: String,
+    dest: String,
+    commit: Option<String>,
+    also_paths: Option<Vec<String>>,
+    #[serde(default)]
+    include_ignored: bool,
+    #[serde(default)]
+    exclude: Vec<String>,
+    #[serde(default)]
+    prune: bool,
+    #[serde(default)]
+    dry_run: bool,
+    #[serde(rename = "maxMB")]
+    max_mb: Option<u64>,
+}
+
+/// What is sent: names in the box with where they are here.
+struct Files {
+    files: BTreeMap<PathBuf, PathBuf>,
+    how: String,
+    /// Whether the files are a whole tree that git knows, so that what else is in the box is stale.
+    whole: bool,
+    excluded: Vec<PathBuf>,
+    commit: Option<String>,
+    /// A commit's files, until they are sent.
+    _unpacked: Option<tempfile::TempDir>,
+}
+
+pub(super) fn run(call: &Call) -> Result<Value, String> {
+    let args = Value::Object(call.arguments.clone());
+    let args: Args = serde_json::from_value(args).map_err(|error| {
+        // A client that has an old list of tools fetches a new one at these words.
+        let said = error.to_string();
+        match said.strip_prefix("missing field `") {
+            Some(field) => format!("`{} is required", field.trim_end_matches(" at line 0")),
+            None => format!("sandbox_sync: {said}"),
+        }
+    })?;
+    let max_mb = args.max_mb.unwrap_or(MAX_MB);
+    if !(1..=LARGEST_MB).contains(&max_mb) {
+        return Err(format!(
+            "`maxMB` must be a whole number from 1 to {LARGEST_MB}"
+        ));
+    }
+    let dest = destination(&args.dest)?;
+    let excludes = Excludes::new(&args.exclude)?;
+    let here = std::path::absolute(&args.local_path);
+    let here = here.map_err(|error| format!("`localPath`: {error}"))?;
+    let found = fs::metadata(&here);
+    let found = found.map_err(|error| format!("`localPath`: {}: {error}", here.display()))?;
+    let (files, dest) = if found.is_dir() {
+        (choose(&args, &here, &excludes)?, dest)
+    } else {
+        one_file(&args, &here, &dest)?
+    };
+    if args.prune && (!files.whole || dest == ".") {
+        return Err(
+            "`prune` needs a whole git tree or a `commit`, and a folder of its own below /work"
+                .to_owned(),
+        );
+    }
+    let total = total(&files.files)?;
+    if total.bytes > max_mb << 20 && !args.dry_run {
+        return Err(format!(
+            "{} MB would be sent, more than `maxMB` ({max_mb}); the largest folders: {}",
+            total.bytes >> 20,
+            total.largest.join(", ")
+        ));
+    }
+    let mut result = json!({
+        "ok": true,
+        "dest": dest,
+        "remotePath": format!("/work/{dest}").trim_end_matches("/."),
+        "selected": files.how,
+        "files": files.files.len(),
+        "uploadedBytes": 0,
+        "uploadedMB": 0,
+    });
+    if let Some(commit) = &files.commit {
+        result["commitSha"] = commit.as_str().into();
+    }
+    if !files.excluded.is_empty() {
+        result["excluded"] = some(&files.excluded);
+    }
+    if args.dry_run {
+        result["dryRun"] = true.into();
+        result["totalMB"] = megabytes(total.bytes).into();
+        result["largest"] = total.largest.into();
+    } else {
+        let sent = send(call, &args.id, &dest, &here, &files)?;
+        result["uploadedBytes"] = sent.bytes.into();
+        result["uploadedMB"] = megabytes(sent.bytes).into();
+        result["sentFiles"] = files.files.len().into();
+        result["changedOnBox"] = sent.changed;
+    }
+    if files.whole && dest != "." {
+        let stale = stale(call, &args.id, &dest, &here, &files, &excludes)?;
+        if !stale.is_empty() {
+            result["staleInDest"] = some(&stale);
+        }
+        if args.prune && !args.dry_run {
+            let (gone, left) = prune(call, &args.id, &dest, &stale)?;
+            result["pruned"] = gone.into();
+            if left > 0 {
+                result["pruneFailed"] = left.into();
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// The folder in the box, relative to `/work`.
+fn destination(dest: &str) -> Result<String, String> {
+    let wrong = || "`dest` must be relative to /work, without `..` and `~`".to_owned();
+    let rest = match dest.strip_prefix("/work") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest.trim_start_matches('/'),
+        Some(_) | None => dest,
+    };
+    let path = Path::new(rest);
+    let plain = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if dest.is_empty() || !plain || rest.starts_with('~') || rest.contains('\0') {
+        return Err(wrong());
+    }
+    if rest.is_empty() {
+        return Ok(".".to_owned());
+    }
+    Ok(rest.to_owned())
+}
+
+fn choose(args: &Args, here: &Path, excludes: &Excludes) -> Result<Files, String> {
+    let also = args.also_paths.as_deref().unwrap_or_default();
+    let also = chosen(here, also)?;
+    let (selection, from, unpacked, commit) = match &args.commit {
+        Some(revision) => {
+            let commit = select::commit(here, revision)?;
+            let unpacked = tempfile::tempdir();
+            let unpacked = unpacked.map_err(|error| format!("no room for the commit: {error}"))?;
+            select::checkout(here, &commit, unpacked.path())?;
+            let paths = select::walk(unpacked.path(), &[])?;
+            let selection = Selection {
+                paths,
+                how: "the commit's files",
+                git: true,
+            };
+            let from = unpacked.path().to_owned();
+            (selection, from, Some(unpacked), Some(commit))
+        }
+        None if !also.is_empty() => {
+            let selection = Selection {
+                paths: BTreeSet::new(),
+                how: "only `alsoPaths`",
+                git: false,
+            };
+            (selection, here.to_owned(), None, None)
+        }
+        None => (
+            select::select(here, args.include_ignored)?,
+            here.to_owned(),
+            None,
+            None,
+        ),
+    };
+    let (paths, how, whole) = (selection.paths, selection.how.to_owned(), selection.git);
+    let mut files: BTreeMap<_, _> = paths
+        .into_iter()
+        .map(|path| (path.clone(), from.join(path)))
+        .collect();
+    files.extend(also.into_iter().map(|path| (path.clone(), here.join(path))));
+    let excluded: Vec<PathBuf> = files
+        .keys()
+        .filter(|path| excludes.cover(path))
+        .cloned()
+        .collect();
+    files.retain(|path, _| !excludes.cover(path));
+    Ok(Files {
+        files,
+        how,
+        whole,
+        excluded,
+        commit,
+        _unpacked: unpacked,
+    })
+}
+
+/// Files named one by one, and those in folders that are.
+fn chosen(here: &Path, named: &[String]) -> Result<Vec<PathBuf>, String> {
+    let mut paths = Vec::new();
+    for name in named {
+        let path = Path::new(name);
+        if !path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        {
+            return Err(format!(
+                "`alsoPaths`: `{name}` must be relative and without `..`"
+            ));
+        }
+        let found = fs::symlink_metadata(here.join(path));
+        let found = found.map_err(|error| format!("`alsoPaths`: `{name}`: {error}"))?;
+        if found.is_dir() {
+            let inside = select::walk(&here.join(path), &[".git"])?;
+            paths.extend(inside.into_iter().map(|inner| path.join(inner)));
+        } else {
+            paths.push(path.to_owned());
+        }
+    }
+    Ok(paths)
+}
+
+/// A single file lands at `dest` itself, or in it when that ends with a slash.
+fn one_file(args: &Args, here: &Path, dest: &str) -> Result<(Files, String), String> {
+    if args.commit.is_some() || args.also_paths.is_some() {
+        return Err("`commit` and `alsoPaths` go with a folder".to_owned());
+    }
+    let name = here.file_name().map(PathBuf::from);
+    let name = name.ok_or("`localPath` names no file")?;
+    let (folder, name) = if args.dest.ends_with('/') || dest == "." {
+        (dest.trim_end_matches('/').to_owned(), name)
+    } else {
+        let path = Path::new(dest);
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.map_or(".".to_owned(), |above| above.display().to_string());
+        (above, path.file_name().map_or(name, PathBuf::from))
+    };
+    let files = Files {
+        files: BTreeMap::from([(name, here.to_owned())]),
+        how: "one file".to_owned(),
+        whole: false,
+        excluded: Vec::new(),
+        commit: None,
+        _unpacked: None,
+    };
+    Ok((files, folder))
+}
+
+struct Total {
+    bytes: u64,
+    largest: Vec<String>,
+}
+
+fn total(files: &BTreeMap<PathBuf, PathBuf>) -> Result<Total, String> {
+    let mut folders: BTreeMap<String, u64> = BTreeMap::new();
+    let mut bytes = 0;
+    for (name, path) in files {
+        let found = fs::symlink_metadata(path);
+        let found = found.map_err(|error| format!("{}: {error}", path.display()))?;
+        bytes += found.len();
+        let top = name
+            .components()
+            .next()
+            .map(|part| part.as_os_str().to_string_lossy());
+        *folders
+            .entry(top.unwrap_or_default().into_owned())
+            .or_default() += found.len();
+    }
+    let mut folders: Vec<_> = folders.into_iter().collect();
+    folders.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let largest = folders.into_iter().take(10);
+    let largest = largest.map(|(name, bytes)| format!("{name} ({} MB)", megabytes(bytes)));
+    Ok(Total {
+        bytes,
+        largest: largest.collect(),
+    })
+}
+
+struct Sent {
+    bytes: u64,
+    changed: Value,
+}
+
+/// Packs the files and sends them. The archive is a file first, so that a connection that breaks can be tried again.
+fn send(call: &Call, id: &str, dest: &str, here: &Path, files: &Files) -> Result<Sent, String> {
+    let failed = |error: std::io::Error| format!("cannot pack the files: {error}");
+    let archive = tempfile::tempfile().map_err(failed)?;
+    let mut tar = tar::Builder::new(GzEncoder::new(archive, Compression::fast()));
+    tar.follow_symlinks(false);
+    for (name, path) in &files.files {
+        let found = fs::symlink_metadata(path).map_err(failed)?;
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(found.permissions().mode() & 0o777);
+        header.set_size(0);
+        if found.is_symlink() {
+            header.set_entry_type(tar::EntryType::Symlink);
+            let target = fs::read_link(path).map_err(failed)?;
+            tar.append_link(&mut header, name, target).map_err(failed)?;
+        } else if found.is_file() {
+            header.set_size(found.len());
+            // As long as its header says, whatever an editor does meanwhile.
+            let file = File::open(path).map_err(failed)?.take(found.len());
+            let mut file = file.chain(std::io::repeat(0)).take(found.len());
+            tar.append_data(&mut header, name, &mut file)
+                .map_err(failed)?;
+        }
+    }
+    let archive = tar.into_inner().map_err(failed)?.finish().map_err(failed)?;
+    let bytes = archive.metadata().map_err(failed)?.len();
+    let mut path = format!("/v1/boxes/{id}/sync?dest={}", escaped(dest));
+    if let Some(repo) = select::repo(here) {
+        path.push_str(&format!("&repo={}", escaped(&repo)));
+    }
+    if !is_id(id) {
+        return Err(format!("there is no box `{id}`"));
+    }
+    // Merging the same files twice is merging them once.
+    let answer = super::patiently(super::Again::Freely, || {
+        std::io::Seek::rewind(&mut &archive)
+            .map_err(|error| super::Failure::NotSent(error.to_string()))?;
+        call.is_alive();
+        call.upstream.upload(&path, &mut &archive)
+    });
+    let mut answer = answer.map_err(|failure| failure.text())?;
+    Ok(Sent {
+        bytes,
+        changed: answer["changed"].take(),
+    })
+}
+
+/// Files in the box that are not among those that were chosen, and that git would not ignore.
+fn stale(
+    call: &Call,
+    id: &str,
+    dest: &str,
+    here: &Path,
+    files: &Files,
+    excludes: &Excludes,
+) -> Result<Vec<PathBuf>, String> {
+    let cmd = "cd \"/work/$D\" 2>/dev/null || exit 0; find . -name .git -prune -o \\( -type f -o -type l \\) -printf '%P\\0'";
+    let listed = exec(call, id, cmd, dest, None)?;
+    let url = listed["outputUrl"].as_str().unwrap_or_default();
+    let response = call.upstream.download(&format!("{url}?stream=stdout"));
+    let response = response.map_err(|failure| failure.text())?;
+    let mut names = Vec::new();
+    let body = response.into_body().into_reader();
+    let read = body.take(LISTING).read_to_end(&mut names);
+    read.map_err(|error| format!("the list of the box's files broke off: {error}"))?;
+    let strange: Vec<PathBuf> = select::split(&names)
+        .filter(|path| !files.files.contains_key(path) && !excludes.cover(path))
+        .collect();
+    let ignored = select::ignored(here, &strange)?;
+    let stale = strange.into_iter().filter(|path| !ignored.contains(path));
+    Ok(stale.collect())
+}
+
+/// Deletes files in the box: how many are gone, and how many have names that cannot be told.
+fn prune(call: &Call, id: &str, dest: &str, stale: &[PathBuf]) -> Result<(usize, usize), String> {
+    let names: Vec<&str> = stale.iter().filter_map(|path| path.to_str()).collect();
+    // The input of a command has its limit.
+    for some in names.chunks(200) {
+        let cmd = "cd \"/work/$D\" && xargs -0 -r rm -f --";
+        exec(call, id, cmd, dest, Some(&some.join("\0")))?;
+    }
+    Ok((names.len(), stale.len() - names.len()))
+}
+
+fn exec(
+    call: &Call,
+    id: &str,
+    cmd: &str,
+    dest: &str,
+    stdin: Option<&str>,
+) -> Result<Value, String> {
+    let body = json!({
+        // The folder tells the server that this is the adapter's own work and no step.
+        "cmd": format!(": /work/.psbx-sync/; {cmd}"),
+        "env": {"D": dest},
+        "stdin": stdin,
+        "timeoutSec": 300,
+    });
+    let limit = std::time::Duration::from_secs(400);
+    let answer = call
+        .upstream
+        .post(&format!("/v1/boxes/{id}/exec"), &body, limit);
+    let answer = answer.map_err(|failure| failure.text())?;
+    if answer["exitCode"] != 0 {
+        let said = answer["stderr"].as_str().unwrap_or_default();
+        return Err(format!(
+            "the box's files cannot be listed or deleted: {said}"
+        ));
+    }
+    Ok(answer)
+}
+
+fn some(paths: &[PathBuf]) -> Value {
+    let shown = paths.iter().take(SHOWN);
+    let shown: Vec<String> = shown.map(|path| path.display().to_string()).collect();
+    json!({"count": paths.len(), "paths": shown})
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn megabytes(bytes: u64) -> f64 {
+    (bytes as f64 / 1024.0 / 1024.0 * 10.0).round() / 10.0
+}
+
+/// Whether this can be the id of a box, so that it is nothing else in an address.
+pub(super) fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// A value as it goes into a query.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_below_the_working_directory() {
+        for (given, expected) in [
+            ("app", Some("app")),
+            ("/work/app", Some("app")),
+            ("/work", Some(".")),
+            ("a/b/", Some("a/b/")),
+            ("", None),
+            ("/etc", None),
+            ("/workshop", None),
+            ("~/x", None),
+            ("a/../b", None),
+        ] {
+            assert_eq!(destination(given).ok().as_deref(), expected, "{given}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// The official TypeScript SDK against `/mcp` itself: what a client that needs no local disk sees, signs of life among it.
+// Called with the address of the server and its key; the packages are found beside the working directory.
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import assert from "node:assert/strict";
+
+const from = createRequire(`${process.cwd()}/`);
+const load = (name) => import(pathToFileURL(from.resolve(name)));
+const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
+const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
+
+const [, , url, key] = process.argv;
+const client = new Client({ name: "test", version: "1" });
+const headers = { Authorization: `Bearer ${key}`, "X-Psbx-Agent": "typescript" };
+await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit: { headers } }));
+
+async function call(name, args, fails = false, options = {}) {
+  const result = await client.callTool({ name, arguments: args }, undefined, options);
+  assert.equal(Boolean(result.isError), fails, JSON.stringify(result));
+  if (fails) return result.content[0].text;
+  const fields = JSON.parse(result.content[0].text);
+  assert.deepEqual(fields, result.structuredContent);
+  return fields;
+}
+
+const { tools } = await client.listTools();
+for (const tool of tools) {
+  assert.equal(tool.inputSchema.type, "object", tool.name);
+  // Every tool says what is wrong with arguments that make no sense, and none of them does anything.
+  if (tool.name === "sandbox_list") continue;
+  for (const args of [{}, { id: 1 }, { id: "../../etc" }, { id: "x".repeat(100000) }, { nosuch: true }]) {
+    const text = await call(tool.name, args, true);
+    assert.ok(text.length > 10 && text.length < 100500, `${tool.name}: ${text}`);
+  }
+}
+assert.deepEqual((await call("sandbox_list", { all: true })).boxes, []);
+
+const box = (await call("sandbox_start", { goal: "signs of life" })).id;
+const signs = [];
+const onprogress = (sign) => signs.push(sign);
+const slow = { id: box, cmd: "sleep 22; echo done", note: "take longer than a client's patience" };
+const done = await call("sandbox_exec", slow, false, { onprogress, timeout: 21000, resetTimeoutOnProgress: true });
+assert.equal(done.stdout, "done\n");
+assert.ok(signs.length >= 1, "a long call gives signs of life");
+
+// A client that gives up ends its wait and nothing else.
+const abort = new AbortController();
+const waiting = call("sandbox_exec", { id: box, cmd: "sleep 1000", note: "wait" }, false, { signal: abort.signal });
+let procs = [];
+while (procs.length === 0) procs = (await call("sandbox_procs", { id: box })).procs;
+abort.abort();
+await assert.rejects(waiting);
+procs = (await call("sandbox_procs", { id: box })).procs;
+assert.equal(procs[0].running, true);
+await call("sandbox_procs", { id: box, action: "stop", bgId: procs[0].bgId, graceSec: 0 });
+
+await call("sandbox_exec", { id: box, cmd: "mkdir a && echo hello > a/b", note: "make a file" });
+const { files } = await call("sandbox_get", { id: box, paths: ["a/b", "a", "nosuch", "../../etc/passwd"] });
+assert.equal(await (await fetch(files[0].url)).text(), "hello\n");
+assert.equal(files[0].bytes, 6);
+assert.equal(files[1].archive, true);
+assert.equal((await fetch(files[1].url)).headers.get("content-type"), "application/gzip");
+assert.ok(files[2].error && files[3].error, JSON.stringify(files));
+assert.equal((await fetch(`${url}/v1/downloads/${"0".repeat(40)}`)).status, 400);
+await call("sandbox_stop", { id: box });
+await client.close();
+console.log("all of it works");

@@ -1,0 +1,335 @@
+//! The tools: name, words, hints, schema, and the command each one is. Owns the list that clients see; does nothing that
+//! [`crate::commands`] does not.
+
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use icebox_wire::rest::{BoxView, ListResponse};
+use rmcp::model::{JsonObject, Tool as Listed, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::schema::schema;
+use super::{files, params};
+use crate::api::input::arguments;
+use crate::api::{App, view};
+use crate::commands::check::{is_exec_id, takes, unfit};
+use crate::commands::{Caller, Kind, Trouble};
+
+/// What a tool call came to: the fields of its result.
+pub(super) type Outcome = Result<JsonObject, Trouble>;
+type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+type Run = for<'a> fn(&'a App, &'a Asking, JsonObject) -> Running<'a>;
+
+/// Who calls a tool, and where they found this server.
+pub(super) struct Asking {
+    /// The caller.
+    pub(super) caller: Caller,
+    /// The beginning of addresses here.
+    pub(super) base: String,
+}
+
+/// The most boxes in one list.
+const LISTED: usize = 100;
+/// How long `wait` waits when the caller does not say.
+const WAIT: Duration = Duration::from_secs(60);
+const WAIT_MAX_SEC: u32 = 300;
+const GRACE_MAX_SEC: u32 = 60;
+
+/// A tool that runs here.
+pub(super) struct Tool {
+    /// As clients see it.
+    pub(super) listed: Listed,
+    /// What it does.
+    pub(super) run: Run,
+}
+
+/// What a client may expect of a tool without knowing it.
+#[derive(Clone, Copy)]
+enum Hints {
+    /// It changes nothing, and wakes nothing that would be billed.
+    Reads,
+    /// It changes something, and loses nothing.
+    Adds,
+    /// Something can be lost by it.
+    Destroys,
+}
+
+/// All tools, in the order in which an agent needs them.
+pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+    vec![
+        tool::<params::Start>(
+            "sandbox_start",
+            "Start a box",
+            "Starts a box: an isolated Linux computer of your own, with `/work` as its working directory and the host's \
+             software installed. Answers when it is ready. Look at `sandbox_list` first: a box of an earlier \
+             conversation may have what you need. Unused for 10 minutes it freezes, memory and all; the next call wakes \
+             it where it was. Stop it when the work is done.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(start(app, asking, args)),
+        ),
+        tool::<params::Exec>(
+            "sandbox_exec",
+            "Run a command",
+            "Runs a bash command in a box and answers with its exit code and the last 16 KB of each stream. Wakes a \
+             frozen box first. A failing command is no error of the tool: look at `exitCode`. If the call ends early, \
+             the command goes on: find it by `sandbox_procs`. Start servers with `background`.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(exec(app, asking, args)),
+        ),
+        tool::<params::Procs>(
+            "sandbox_procs",
+            "Look after commands",
+            "Lists the commands that run in a box, waits for the end of one, or stops one with everything it started. \
+             `wait` answers with the end of its output, also while it still runs (`running`).",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(procs(app, asking, args)),
+        ),
+        tool::<params::Get>(
+            "sandbox_get",
+            "Get files out",
+            "Gives an address for a file or a folder (as a tar.gz with the folder on top) of a box, at which anybody can \
+             download it for an hour. Wakes a frozen box.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(files::get(app, asking, args)),
+        ),
+        tool::<params::Sync>(
+            "sandbox_sync",
+            "Send local files",
+            "Sends a folder or file of your machine into a box, only what differs, and by git's rules in a git tree: \
+             tracked files and new ones that are not ignored. Files you deleted stay in the box unless you `prune`.",
+            Hints::Destroys,
+            |_, _, _| Box::pin(files::needs_the_adapter("sandbox_sync")),
+        ),
+        tool::<params::Pull>(
+            "sandbox_pull",
+            "Fetch files",
+            "Fetches a file or a folder of a box to your machine.",
+            Hints::Destroys,
+            |_, _, _| Box::pin(files::needs_the_adapter("sandbox_pull")),
+        ),
+        tool::<params::Status>(
+            "sandbox_status",
+            "Look at a box",
+            "Everything about one box: state, goal, the last steps, what keeps it awake, when it freezes and when it is \
+             stopped for good, and the rules that decided so. Wakes nothing and is no use.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(status(app, asking, args)),
+        ),
+        tool::<params::List>(
+            "sandbox_list",
+            "List boxes",
+            "The account's boxes, most recently used first. `agent.thisConversation` marks yours; any other may be \
+             taken over by using it when its `agent.state` is `left` or `idle`. Wakes nothing and is no use.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(list(app, asking, args)),
+        ),
+        tool::<params::OfBox>(
+            "sandbox_freeze",
+            "Freeze a box",
+            "Freezes a box now instead of when it has been idle: its memory goes to disk, its programs stand still until \
+             the next call wakes it. Fails while something uses it.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(freeze(app, asking, args)),
+        ),
+        tool::<params::Wake>(
+            "sandbox_wake",
+            "Wake a box",
+            "Wakes a frozen box. Other calls do that by themselves; this one only saves their wait.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(wake(app, asking, args)),
+        ),
+        tool::<params::OfBox>(
+            "sandbox_stop",
+            "Stop a box for good",
+            "Ends a box for good: its programs and its files are gone and cannot be brought back. Get what you need out \
+             of it first.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(stop(app, asking, args)),
+        ),
+    ]
+});
+
+/// The tool of that name.
+pub(super) fn find(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|tool| tool.listed.name == name)
+}
+
+fn tool<T: JsonSchema>(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    hints: Hints,
+    run: Run,
+) -> Tool {
+    let hints = match hints {
+        Hints::Reads => ToolAnnotations::with_title(title).read_only(true),
+        Hints::Adds => ToolAnnotations::with_title(title)
+            .read_only(false)
+            .destructive(false),
+        Hints::Destroys => ToolAnnotations::with_title(title)
+            .read_only(false)
+            .destructive(true),
+    };
+    let listed = Listed::new(name, description, schema::<T>())
+        .with_title(title)
+        .with_annotations(hints.open_world(false));
+    Tool { listed, run }
+}
+
+async fn start(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::Start = arguments(args)?;
+    if args.goal.trim().is_empty() {
+        let text = "`goal` is required: one sentence that says what the box is for";
+        return Err(Trouble::new(Kind::BadRequest, text).with("field", "goal"));
+    }
+    let view = app.commands.start(caller, args.into_rest()).await?;
+    fields(shown(app.show(caller, &view)))
+}
+
+async fn exec(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::Exec = arguments(args)?;
+    if args.note.trim().is_empty() {
+        let text = "`note` is required: one sentence that says why the command is run";
+        return Err(Trouble::new(Kind::BadRequest, text).with("field", "note"));
+    }
+    let id = args.id.clone();
+    let done = app.commands.exec(caller, &id, args.into_rest()).await?;
+    fields(done)
+}
+
+async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::Procs = arguments(args)?;
+    if args.wait_sec.is_some_and(|sec| sec > WAIT_MAX_SEC) {
+        return Err(unfit("waitSec"));
+    }
+    if args.grace_sec.is_some_and(|sec| sec > GRACE_MAX_SEC) {
+        return Err(unfit("graceSec"));
+    }
+    let seconds = |sec: u32| Duration::from_secs(u64::from(sec));
+    match args.action {
+        params::ProcsAction::List => {
+            let mut procs = app.commands.procs(caller, &args.id).await?;
+            if args.all != Some(true) {
+                procs.retain(|proc| proc.running);
+            }
+            if let Some(bg_id) = &args.bg_id {
+                procs.retain(|proc| proc.exec_id == *bg_id);
+            }
+            let procs = procs.into_iter().map(with_bg_id);
+            let procs: Vec<Value> = procs
+                .map(|proc| proc.map(Value::Object))
+                .collect::<Result<_, _>>()?;
+            Ok(JsonObject::from_iter([("procs".to_owned(), procs.into())]))
+        }
+        params::ProcsAction::Wait => {
+            let wait = args.wait_sec.map_or(WAIT, seconds);
+            let exec_id = required(args.bg_id.as_deref())?;
+            let ended = app.commands.wait_proc(caller, &args.id, exec_id, wait);
+            with_bg_id(ended.await?)
+        }
+        params::ProcsAction::Stop => {
+            let exec_id = required(args.bg_id.as_deref())?;
+            let grace = args.grace_sec.map(seconds);
+            let stopped = app.commands.stop_proc(caller, &args.id, exec_id, grace);
+            with_bg_id(stopped.await?)
+        }
+    }
+}
+
+/// The id of a command, which `list` does without.
+fn required(bg_id: Option<&str>) -> Result<&str, Trouble> {
+    match bg_id {
+        None => {
+            let what = takes("bgId").unwrap_or_default();
+            let text = format!("`bgId` is required with this action: {what}");
+            Err(Trouble::new(Kind::BadRequest, text).with("field", "bgId"))
+        }
+        Some(id) if is_exec_id(id) => Ok(id),
+        Some(id) => Err(Trouble::new(
+            Kind::NotFound,
+            format!("bgId not found: `{id}` is no id of a command"),
+        )),
+    }
+}
+
+async fn status(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::Status = arguments(args)?;
+    let found = app.commands.find(caller, &args.id)?;
+    let whole = app.describe(caller, &found).await?;
+    match args.fields {
+        Some(some) => fields(view::only(whole, &some.join(","))?),
+        None => fields(whole),
+    }
+}
+
+async fn list(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::List = arguments(args)?;
+    let views = app.commands.engine().views();
+    let all = args.all.unwrap_or(false);
+    let page = views.list(caller.account, all, None, LISTED);
+    fields(ListResponse {
+        boxes: page.iter().map(|view| app.show(caller, view)).collect(),
+        ..ListResponse::default()
+    })
+}
+
+async fn freeze(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::OfBox = arguments(args)?;
+    let view = app.commands.freeze(caller, &args.id).await?;
+    fields(shown(app.show(caller, &view)))
+}
+
+async fn wake(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::Wake = arguments(args)?;
+    let request = icebox_wire::rest::WakeRequest {
+        cold_restart: args.cold_restart.unwrap_or(false),
+        wait_for_capacity_sec: args.wait_for_capacity_sec,
+    };
+    let view = app.commands.wake(caller, &args.id, &request).await?;
+    fields(shown(app.show(caller, &view)))
+}
+
+async fn stop(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::OfBox = arguments(args)?;
+    let view = app.commands.stop(caller, &args.id).await?;
+    fields(shown(app.show(caller, &view)))
+}
+
+/// Where a box is working, for an agent that has just begun with it.
+fn shown(view: BoxView) -> impl Serialize {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Shown {
+        #[serde(flatten)]
+        view: BoxView,
+        work_dir: &'static str,
+    }
+    Shown {
+        view,
+        work_dir: "/work",
+    }
+}
+
+/// A command under the name that agents know it by.
+fn with_bg_id(proc: impl Serialize) -> Outcome {
+    let mut fields = fields(proc)?;
+    if let Some(id) = fields.get("execId").cloned() {
+        fields.insert("bgId".to_owned(), id);
+    }
+    Ok(fields)
+}
+
+/// The fields of a result. What has to be known besides goes under it as lines of its own.
+pub(super) fn fields(result: impl Serialize) -> Outcome {
+    match serde_json::to_value(result) {
+        Ok(Value::Object(mut fields)) => {
+            fields.remove("notices");
+            Ok(fields)
+        }
+        Ok(_) => Err(Trouble::internal(&"a result is no JSON object")),
+        Err(error) => Err(Trouble::internal(&error)),
+    }
+}

@@ -1,0 +1,65 @@
+//! Waiting for a command with the end of what it wrote, as agents do.
+
+use std::time::Duration;
+
+use connectrpc::client::CallOptions;
+use icebox_wire::boxd::WaitRequest;
+use icebox_wire::rest::ProcView;
+use serde::Serialize;
+
+use super::exec::{QUICK, TAIL_BYTES, proc_view};
+use super::trouble::Trouble;
+use super::{Caller, Commands};
+
+/// A command that was waited for, whether it ended or not.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waited {
+    /// The command.
+    #[serde(flatten)]
+    pub proc: ProcView,
+    /// The last 16 KB of its standard output, as text.
+    pub stdout: String,
+    /// The last 16 KB of its standard error.
+    pub stderr: String,
+    /// Whether either stream is longer than what is here.
+    pub truncated: bool,
+}
+
+impl Commands {
+    /// Waits for a command's end at most `wait`; answers with how it is then.
+    pub async fn wait_proc(
+        &self,
+        caller: &Caller,
+        id: &str,
+        exec_id: &str,
+        wait: Duration,
+    ) -> Result<Waited, Trouble> {
+        let id = self.find(caller, id)?.id();
+        let (call, _) = self.acting(caller, id, false).await?;
+        let answer = self
+            .ask_daemon(&call, id, false, || {
+                let client = self.0.boxds.client(id);
+                let request = WaitRequest {
+                    exec_id: exec_id.to_owned(),
+                    wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                    tail_bytes: Some(TAIL_BYTES),
+                    ..WaitRequest::default()
+                };
+                let options = CallOptions::default().with_timeout(wait + QUICK);
+                async move {
+                    let answer = client.wait_with_options(request, options).await?;
+                    Ok(answer.into_owned())
+                }
+            })
+            .await?;
+        let result = &answer.result;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Waited {
+            proc: proc_view(id, &result.proc, crate::clock::machine_now().0),
+            stdout: text(&result.stdout_tail),
+            stderr: text(&result.stderr_tail),
+            truncated: result.stdout_truncated || result.stderr_truncated,
+        })
+    }
+}
