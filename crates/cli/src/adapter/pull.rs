@@ -178,6 +178,9 @@ fn unpack(body: &mut impl Read, into: &Path) -> io::Result<usize> {
             continue;
         }
         let to = into.join("top").join(&inner);
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
         let kind = entry.header().entry_type();
         if kind.is_dir() {
             fs::create_dir_all(&to)?;

@@ -1,5 +1,6 @@
-//! Whether what a caller asks for fits: every field, its limits, and the words for both. Owns the table of limits that
-//! messages quote; touches no box.
+//! Whether what a caller asks for fits: every field and its limits; touches no box.
+
+mod fields;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,8 @@ use crate::config::Limits;
 use crate::driver::{BOXD_PORT, Capabilities};
 use crate::engine::Patience;
 use crate::record::{Service, Size};
+
+pub use fields::{takes, unfit};
 
 /// The longest name of a box, in characters.
 const NAME_LEN: usize = 60;
@@ -44,143 +47,6 @@ const SERVICES: usize = 32;
 const CWD_LEN: usize = 4_096;
 const MIN_MILLI_CPUS: u32 = 100;
 const MIN_MEMORY_MB: u64 = 64;
-
-/// What each field takes, for messages about values that are out of range or not even of the right type.
-const FIELDS: &[(&str, &str)] = &[
-    ("goal", "a text of at most 500 characters"),
-    (
-        "name",
-        "a text of 1 to 60 characters, no control characters",
-    ),
-    ("image", "`host`, the one image so far"),
-    ("idleTimeoutMin", "a whole number from 1 to 10080 (minutes)"),
-    (
-        "waitForCapacitySec",
-        "a whole number from 0 to 1800 (seconds)",
-    ),
-    ("restore", "the id of a stopped box"),
-    ("wait", "true or false"),
-    ("keep", "true or false"),
-    ("private", "true or false"),
-    ("coldRestart", "true or false"),
-    ("ttlSec", "a whole number from 1 to 2592000 (seconds)"),
-    ("service", "the name of one of the box's services"),
-    (
-        "port",
-        "a whole number from 1 to 65535, and not that of the box's daemon",
-    ),
-    ("background", "true or false"),
-    ("readOnly", "true or false"),
-    ("cmd", "a text of 1 to 131072 bytes, none of them NUL"),
-    ("cwd", "a path of at most 4096 bytes"),
-    ("timeoutSec", "a whole number from 1 to 3600 (seconds)"),
-    ("stdin", "a text of at most 1048576 bytes"),
-    ("note", "a text of at most 200 characters"),
-    ("execId", "16 hexadecimal digits, lowercase"),
-    (
-        "env",
-        "an object of at most 256 variables, names and values together at most 65536 bytes, none of them NUL",
-    ),
-    (
-        "metadata",
-        "an object of at most 64 texts of at most 1000 characters each",
-    ),
-    ("services", "a list of at most 32 objects {name, port, web}"),
-    ("secrets", "a list of names of secrets"),
-    ("size", "an object {cpus, memoryMb, diskGb}"),
-    ("size.cpus", "a number of CPUs, at least 0.1"),
-    ("size.memoryMb", "a whole number of MiB, at least 64"),
-    ("size.diskGb", "a whole number of GiB, at least 1"),
-    (
-        "policy",
-        "`agent`, `router`, `task`, or an object of policy fields",
-    ),
-    ("policy.preset", "`agent`, `router` or `task`"),
-    (
-        "policy.freezeAfterSec",
-        "a whole number from 1 to 604800 (seconds), or null for never",
-    ),
-    ("policy.keeps", "`files` or `files_and_memory`"),
-    (
-        "policy.stopFrozenAfterSec",
-        "a whole number from 1 to 2592000 (seconds), or null for never",
-    ),
-    (
-        "policy.restorableSec",
-        "a whole number from 0 to 604800 (seconds)",
-    ),
-    (
-        "policy.lifetimeSec",
-        "a whole number from 1 to 2592000 (seconds), or null for no limit",
-    ),
-    ("policy.atEnd", "`destroy` or `pause`"),
-    (
-        "policy.backgroundHoldSec",
-        "a whole number from 0 to 604800 (seconds)",
-    ),
-    (
-        "policy.urlHoldSec",
-        "a whole number from 0 to 604800 (seconds)",
-    ),
-    (
-        "policy.recordingHoldSec",
-        "a whole number from 0 to 604800 (seconds)",
-    ),
-    ("add", "a number of credits from 0.000001 to 1000000000"),
-    ("left", "a number of credits from 0 to 1000000000"),
-    ("credits", "a number of credits from 0 to 1000000000"),
-    ("unlimited", "true"),
-    ("advanceSec", "a whole number from 0 to 315360000 (seconds)"),
-    ("limit", "a whole number from 1 to 1000"),
-    ("cursor", "the `nextCursor` of an earlier page"),
-    ("all", "true or false, 1 or 0 in a query"),
-    ("stream", "`stdout` or `stderr`"),
-    ("offset", "a whole number of bytes, at least 0"),
-    ("follow", "1 or 0"),
-    ("since", "the whole number of an event, at least 0"),
-    ("Last-Event-ID", "the whole number of an event, at least 0"),
-    ("waitSec", "a whole number from 0 to 300 (seconds)"),
-    ("graceSec", "a whole number from 0 to 60 (seconds)"),
-    ("client", "a text"),
-    ("url", "a text of at most 2000 bytes"),
-    ("kinds", "a list of kinds of events"),
-    ("box", "the id of a box"),
-    (
-        "secret",
-        "`whsec_` and the base64 of 24 to 64 bytes, or absent",
-    ),
-    ("enabled", "true or false"),
-    (
-        "path",
-        "a path of 1 to 4096 bytes: relative to /work, or below /work, /tmp or /dev/shm",
-    ),
-    ("paths", "a list of 1 to 100 paths"),
-    ("dest", "a folder below /work, 1 to 4096 bytes"),
-    ("repo", "a text of at most 100 characters"),
-    ("id", "the id of a box, as in sandbox_list"),
-    ("action", "`list`, `wait` or `stop`"),
-    ("bgId", "the `bgId` or `execId` of a command"),
-    ("fields", "a list of names of fields"),
-];
-
-/// What a field takes, if it is one of ours. Positions in lists and keys of maps do not matter.
-#[must_use]
-pub fn takes(path: &str) -> Option<&'static str> {
-    let find = |path: &str| {
-        let mut fields = FIELDS.iter();
-        fields
-            .find(|(field, _)| *field == path)
-            .map(|(_, takes)| *takes)
-    };
-    let head = path.split(['.', '[']).next().unwrap_or(path);
-    find(path).or_else(|| find(head))
-}
-
-/// A field with a value that does not fit.
-#[must_use]
-pub fn unfit(field: &str) -> Trouble {
-    Trouble::bad(field, takes(field).unwrap_or("something else"))
-}
 
 /// A text of at most so many characters.
 pub fn text(field: &str, value: Option<&str>, most: usize) -> Result<(), Trouble> {

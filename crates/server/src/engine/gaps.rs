@@ -24,11 +24,21 @@ impl Core {
         Ok(())
     }
 
+    /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5). Every box that this turn touches counts it in,
+    /// and those that are billed are touched, so that they are charged right.
+    pub(super) fn slept(&mut self, turn: &mut Turn, ms: Ms) {
+        turn.gap_ms = Some(ms);
+        for id in self.billing.all_up() {
+            self.work(turn, id);
+        }
+    }
+
     /// Tells a box that was loaded of the time it has missed while no server ran. Before anything else, for with any event
-    /// the due clocks strike.
+    /// the due clocks strike. One that did not run meanwhile is not billed for it, up to this moment.
     pub(super) fn missed(&mut self, turn: &mut Turn, id: BoxId, gap: Gap, ran: bool) {
+        let at = if ran { gap.at } else { turn.now };
         if let Some(work) = self.work(turn, id) {
-            work.handle(gap.at, Event::Gap { ms: gap.ms, ran });
+            work.handle(at, Event::Gap { ms: gap.ms, ran });
         }
     }
 

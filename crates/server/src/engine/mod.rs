@@ -9,6 +9,7 @@ mod effects;
 mod ends;
 mod gaps;
 mod inbox;
+mod patch;
 mod recover;
 mod room;
 mod run;

@@ -18,9 +18,7 @@ use super::credits::{Billing, Books};
 use super::deadlines::Deadlines;
 use super::effects::Effects;
 use super::ends::Ends;
-use super::inbox::{
-    Admitted, Answer, AskError, Asker, Call, Message, NewBox, Patch, Reply, Sender,
-};
+use super::inbox::{Admitted, Answer, AskError, Asker, Call, Message, NewBox, Reply, Sender};
 use super::room::{Held, Rooms};
 use super::views::Views;
 use super::warm::Warm;
@@ -158,15 +156,6 @@ impl Core {
             self.slept(&mut turn, silence);
         }
         turn
-    }
-
-    /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5). Every box that this turn touches counts it in,
-    /// and those that are billed are touched, so that they are charged right.
-    pub(super) fn slept(&mut self, turn: &mut Turn, ms: Ms) {
-        turn.gap_ms = Some(ms);
-        for id in self.billing.all_up() {
-            self.work(turn, id);
-        }
     }
 
     /// Takes one message.
@@ -327,7 +316,7 @@ impl Core {
         turn.replies.push(Waiting { id, reply, taken });
     }
 
-    fn commanded(&mut self, turn: &mut Turn, id: BoxId, command: Command) {
+    pub(super) fn commanded(&mut self, turn: &mut Turn, id: BoxId, command: Command) {
         let now = turn.now;
         let brings_back = command == Command::Restore;
         self.step(turn, id, Event::Command(command));
@@ -337,7 +326,12 @@ impl Core {
         }
     }
 
-    fn admit(&mut self, turn: &mut Turn, id: BoxId, ask: &Ask) -> Result<Admitted, AskError> {
+    pub(super) fn admit(
+        &mut self,
+        turn: &mut Turn,
+        id: BoxId,
+        ask: &Ask,
+    ) -> Result<Admitted, AskError> {
         // What is due by now is decided first, so that nobody is admitted on the strength of an old state.
         self.step(turn, id, Event::Tick).ok_or(AskError::NotFound)?;
         let now = turn.now;
@@ -351,46 +345,6 @@ impl Core {
                 Err(AskError::Refused(Box::new(refusal), Arc::new(view)))
             }
         }
-    }
-
-    fn patch(&mut self, turn: &mut Turn, id: BoxId, patch: Patch) -> Result<Admitted, AskError> {
-        let work = self.work(turn, id).ok_or(AskError::NotFound)?;
-        let policy = patch.policy.map(|change| change(&work.sandbox.policy));
-        let mut commands: Vec<Command> = Vec::new();
-        commands.extend(policy.map(|policy| Command::SetPolicy(Box::new(policy))));
-        commands.extend(patch.keep.map(Command::Keep));
-        // All of it or nothing: a refusal comes before the first change.
-        for command in &commands {
-            self.admit(turn, id, &Ask::from(command))?;
-        }
-        for command in commands {
-            self.commanded(turn, id, command);
-        }
-        let work = self.work(turn, id).ok_or(AskError::NotFound)?;
-        let mut record = (*work.record).clone();
-        if let Some(name) = patch.name {
-            record.name = name;
-        }
-        if let Some(goal) = patch.goal {
-            record.goal = goal;
-        }
-        if let Some(e2b) = patch.e2b {
-            record.e2b = Some(e2b);
-        }
-        if let Some(private) = patch.private {
-            record.private = private;
-        }
-        if let Some((secret, instead)) = patch.link_secret
-            && (instead || record.link_secret.is_none())
-        {
-            record.link_secret = Some(secret);
-        }
-        if record != *work.record {
-            work.record = Arc::new(record);
-            work.record_changed = true;
-            work.changed = Change::Transition;
-        }
-        Ok(Admitted::Accepted)
     }
 
     fn done(&mut self, turn: &mut Turn, id: BoxId, op: Option<OpId>, outcome: Outcome) {

@@ -268,7 +268,7 @@ fn gaps_that_are_counted_in_at_once_move_a_box_as_one_after_the_other_would() {
                 gap.at,
                 icebox_lifecycle::Event::Gap {
                     ms: gap.ms,
-                    ran: false,
+                    ran: true,
                 },
             );
         }
@@ -278,7 +278,7 @@ fn gaps_that_are_counted_in_at_once_move_a_box_as_one_after_the_other_would() {
             missed.at,
             icebox_lifecycle::Event::Gap {
                 ms: missed.ms,
-                ran: false,
+                ran: true,
             },
         );
         assert_eq!(at_once, one_by_one, "used at {used}");
@@ -421,7 +421,7 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     store
         .db
         .execute_batch(
-            "DROP TABLE deliveries; DROP TABLE webhooks; DROP TABLE steps; DROP INDEX events_of;
+            "DROP TABLE credits; DROP TABLE deliveries; DROP TABLE webhooks; DROP TABLE steps; DROP INDEX events_of;
              DROP TABLE gaps; ALTER TABLE boxes DROP COLUMN gap;
              PRAGMA user_version = 1",
         )

@@ -228,10 +228,9 @@ async fn a_page_load_during_a_freeze_lets_the_box_run_on() {
 async fn without_credits_the_page_says_so_and_does_not_reload() {
     let rig = Rig::new().await;
     let id = rig.web_box().await;
-    rig.engine()
-        .tell(id, Event::Credits { any: false })
-        .await
-        .unwrap();
+    let none = json!({ "left": 0 });
+    let path = "/v1/accounts/default/credits";
+    rig.post(path, none).await.expect(200);
     rig.until(id, "frozen").await;
     let page = rig.opens("web", id).await;
     assert_eq!(page.status, 402);

@@ -79,6 +79,7 @@ async fn a_background_command_that_ends_lets_go() {
     let id = rig.ready_box().await;
     let began = json!({ "cmd": "hang", "background": true });
     let began = rig.client().exec(id, began).await.expect(200);
+    rig.engine().settled().await;
     rig.fake.finish(id, began["execId"].as_str().unwrap());
     let let_go = rig.engine().views().wait_for(id, |view| {
         if view.sandbox.holds.background.is_empty() {

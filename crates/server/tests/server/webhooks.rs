@@ -165,7 +165,8 @@ async fn many_boxes_with_failures_at_random_each_hear_everything_in_order() {
     let id = hook(&rig, &receiver, json!({})).await;
     let mut boxes = Vec::new();
     for _ in 0..12 {
-        boxes.push(rig.ready_box().await);
+        let small = json!({ "size": { "memoryMb": 512 } });
+        boxes.push(rig.box_with(small).await);
     }
     for id in &boxes {
         rig.freeze(*id).await.expect(200);
@@ -233,14 +234,16 @@ async fn an_endpoint_that_says_it_is_gone_is_left_alone_until_it_is_enabled_agai
     let first = rig.ready_box().await;
     receiver.next().await;
     let list = until(&rig, &id, |list| {
-        list.len() == 2 && list.iter().all(|one| one["state"] == "given_up")
+        !list.is_empty() && list.iter().all(|one| one["state"] == "given_up")
     });
-    let list = list.await;
+    let mut list = list.await;
+    let tried = list.pop().unwrap();
     assert_eq!(
-        (&list[1]["status"], &list[1]["tries"]),
+        (&tried["status"], &tried["tries"]),
         (&json!(410), &json!(1))
     );
-    assert_eq!(list[0]["tries"], 0, "{list:#?}");
+    // Whether the next event was in line already depends on who was faster.
+    assert!(list.iter().all(|one| one["tries"] == 0), "{list:#?}");
     let shown = rig.get(&format!("/v1/webhooks/{id}")).await.expect(200);
     assert_eq!(shown["enabled"], false);
     assert!(shown["disabledReason"].as_str().unwrap().contains("410"));

@@ -38,6 +38,7 @@ pub(super) struct Start {
     #[schemars(range(min = 1, max = 10_080))]
     pub(super) idle_timeout_min: Option<u32>,
     /// `agent` (the default), `router`, `task`, or an object of single fields such as `freezeAfterSec`.
+    #[serde(default)]
     #[schemars(schema_with = "policy")]
     pub(super) policy: Option<rest::PolicyRequest>,
     /// How long to wait for room when the host is full; 0 fails at once.
