@@ -160,6 +160,8 @@ impl Commands {
 
     /// The last decisions about a box, and what the last calls did with it (rule 11.3).
     pub async fn past(&self, id: BoxId) -> Result<(Vec<Why>, Vec<StoredStep>), Trouble> {
+        // The step of a call that was answered before belongs to the past.
+        self.0.engine.settled().await;
         let reader = Arc::clone(&self.0.reader);
         let kept_from = self.0.clock.now() - KEPT_MS;
         let read = move || Ok((reader.why(id)?, reader.steps(id, kept_from)?));

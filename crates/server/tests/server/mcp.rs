@@ -435,3 +435,19 @@ async fn an_agent_that_hangs_up_ends_no_command() {
     rig.fake.finish(id, &rig.only_command(id));
     rig.until_unused(id).await;
 }
+
+// Rule 11.3: an answer does not wait for the record of its call, so whoever looks next has to.
+#[tokio::test]
+async fn the_next_look_shows_the_step_of_a_call_that_was_answered() {
+    let rig = Rig::new().await;
+    let agent = Agent::new(&rig, "one");
+    let id = agent.start().await;
+    for number in 0..25 {
+        let note = format!("look {number}");
+        let run = json!({"id": id, "cmd": "echo hello", "note": note});
+        agent.works("sandbox_exec", run).await;
+        let seen = agent.works("sandbox_status", json!({"id": id})).await;
+        let last = seen["steps"].as_array().and_then(|steps| steps.last());
+        assert_eq!(last.unwrap()["note"], note);
+    }
+}

@@ -257,7 +257,7 @@ fn required(bg_id: Option<&str>) -> Result<&str, Trouble> {
 
 async fn status(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
     let args: params::Status = arguments(args)?;
-    let found = app.commands.find(caller, &args.id)?;
+    let found = app.commands.look(caller, &args.id).await?;
     let whole = app.describe(caller, &found).await?;
     match args.fields {
         Some(some) => fields(view::only(whole, &some.join(","))?),
@@ -267,6 +267,7 @@ async fn status(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> 
 
 async fn list(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
     let args: params::List = arguments(args)?;
+    app.commands.engine().settled().await;
     let views = app.commands.engine().views();
     let all = args.all.unwrap_or(false);
     let page = views.list(caller.account, all, None, LISTED);
