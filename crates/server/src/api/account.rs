@@ -14,11 +14,11 @@ pub(super) async fn own(
     State(app): State<App>,
     caller: Caller,
 ) -> Result<Json<AccountView>, Trouble> {
-    app.commands.account(&caller).map(Json)
+    app.commands.account(&caller).await.map(Json)
 }
 
 pub(super) async fn list(State(app): State<App>, _: Admin) -> Json<AccountsResponse> {
-    Json(app.commands.accounts())
+    Json(app.commands.accounts().await)
 }
 
 pub(super) async fn one(
@@ -26,7 +26,7 @@ pub(super) async fn one(
     _: Admin,
     Path(name): Path<String>,
 ) -> Result<Json<AccountView>, Trouble> {
-    app.commands.account_named(&name).map(Json)
+    app.commands.account_named(&name).await.map(Json)
 }
 
 pub(super) async fn make(

@@ -33,6 +33,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
 pub(super) async fn host(State(app): State<App>, caller: Caller) -> Json<HostView> {
     let host = app.commands.driver().capabilities();
     let engine = app.commands.engine();
+    engine.settled().await;
     let counts = engine.views().counts().into_iter();
     let boxes: BTreeMap<String, u64> = counts.map(|(status, n)| (status.to_owned(), n)).collect();
     Json(HostView {

@@ -26,7 +26,8 @@ const MOST_KEYS: usize = 1_000;
 
 impl Commands {
     /// The caller's own account.
-    pub fn account(&self, caller: &Caller) -> Result<AccountView, Trouble> {
+    pub async fn account(&self, caller: &Caller) -> Result<AccountView, Trouble> {
+        self.0.engine.settled().await;
         let account = self.0.engine.accounts().get(caller.account);
         let account = account.ok_or_else(|| Trouble::internal(&"the account has no record"))?;
         Ok(AccountView {
@@ -36,8 +37,8 @@ impl Commands {
     }
 
     /// Every account.
-    #[must_use]
-    pub fn accounts(&self) -> AccountsResponse {
+    pub async fn accounts(&self) -> AccountsResponse {
+        self.0.engine.settled().await;
         let accounts = self.0.engine.accounts().all();
         let accounts = accounts.iter().map(|account| self.account_view(account));
         AccountsResponse {
@@ -46,7 +47,8 @@ impl Commands {
     }
 
     /// The account of that name.
-    pub fn account_named(&self, name: &str) -> Result<AccountView, Trouble> {
+    pub async fn account_named(&self, name: &str) -> Result<AccountView, Trouble> {
+        self.0.engine.settled().await;
         self.find_account(name)
             .map(|account| self.account_view(&account))
     }

@@ -260,14 +260,16 @@ impl Engine {
         Ok((under_way, answer))
     }
 
-    /// Waits until the ends of all calls that were answered before now show in the views. A caller that was answered and
-    /// then looks sees its box as it is after the call, although no answer waits for the commit of its end.
+    /// Waits until the ends of all calls that were answered before now show in the views, and all of any turn that is
+    /// being shown. A caller that was answered and then looks sees its box as it is after the call, although no answer
+    /// waits for the commit of its end.
     pub async fn settled(&self) {
         tokio::select! {
             () = self.ends.shown() => {}
             // The server goes down; what shows by now is all that will.
             () = self.inbox.closed() => {}
         }
+        self.views.whole_turns();
     }
 
     /// Asks a box for something, if its state admits it.

@@ -379,6 +379,8 @@ impl Core {
         if let Some(ms) = turn.gap_ms {
             self.show_gap(&turn, ms);
         }
+        let views = Arc::clone(&self.views);
+        let showing = views.showing();
         for id in std::mem::take(&mut turn.removed) {
             self.views.remove(id);
             self.watches.forget(id);
@@ -410,6 +412,7 @@ impl Core {
         }
         self.settle_room();
         self.show_accounts(turn.books, turn.now);
+        drop(showing);
         for (waiting, before) in answers {
             let view = before.or_else(|| self.views.get(waiting.id));
             let answer = match (waiting.taken, view) {

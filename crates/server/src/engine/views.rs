@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use icebox_lifecycle::{BoxId, Sandbox, State, Status, Time};
 use tokio::sync::watch;
@@ -110,9 +110,11 @@ pub struct Views {
     waiters: AtomicUsize,
     /// Who has room on the host and who waits for it.
     capacity: RwLock<Arc<Capacity>>,
-    /// Counts turns that announced something, for those who follow events.
+    /// Held while what came of a turn is shown, piece by piece.
+    showing: RwLock<()>,
     /// The boxes that are ready, for those who look at all of them again and again.
     ready: Mutex<BTreeSet<BoxId>>,
+    /// Counts turns that announced something, for those who follow events.
     told: watch::Sender<u64>,
 }
 
@@ -126,6 +128,7 @@ impl Default for Views {
             waiting: Mutex::default(),
             waiters: AtomicUsize::new(0),
             capacity: RwLock::default(),
+            showing: RwLock::default(),
             ready: Mutex::default(),
             told: watch::Sender::new(0),
         }
@@ -391,6 +394,17 @@ impl Views {
             }
         }
         self.wake(id);
+    }
+
+    /// Held by the engine while it shows a turn.
+    pub(super) fn showing(&self) -> RwLockWriteGuard<'_, ()> {
+        self.showing.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no turn is half shown: whoever has seen something of a turn then sees all of it, be it the room that
+    /// a box left behind or what its account has left.
+    pub(super) fn whole_turns(&self) {
+        drop(self.showing.read());
     }
 
     /// Shows who has room and who waits for it.
