@@ -4,6 +4,9 @@
 mod policy;
 mod state;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use icebox_lifecycle::sandbox::{
     Agent, Background, Call, Gaps, Holds, Link, Meter, Retry, Takeover,
 };
@@ -11,6 +14,7 @@ use icebox_lifecycle::{BoxId, CallId, Policy, Sandbox, Time};
 use rusqlite::{Row, Transaction, params};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Loaded, Put, StoreError};
 use crate::record::Record;
@@ -21,7 +25,7 @@ use state::{CauseRow, StateRow, TakeoverCauseRow};
 /// Writes one box, which counts in all gaps up to number `gap`.
 pub(super) fn put(tx: &Transaction<'_>, put: &Put<'_>, gap: i64) -> rusqlite::Result<()> {
     let fail = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
-    let body = serde_json::to_string(&SandboxRow::from(put.sandbox)).map_err(fail)?;
+    let body = serde_json::to_string(&SandboxRow::<PolicyRow>::from(put.sandbox)).map_err(fail)?;
     let id = put.sandbox.id;
     let generation = i64::try_from(put.generation).unwrap_or(i64::MAX);
     let deadline = put.deadline.map(|at| at.0);
@@ -50,10 +54,15 @@ pub(super) fn put(tx: &Transaction<'_>, put: &Put<'_>, gap: i64) -> rusqlite::Re
     Ok(())
 }
 
+/// The most spellings of policies that are known.
+const MOST_SPELLINGS: usize = 1_024;
+
 /// Reads boxes, and lets them share what they have in common.
 #[derive(Default)]
 pub(super) struct Loader {
     policies: Shared<Policy>,
+    /// Policies by how they are spelled in their rows: a million boxes have few, which are read once.
+    spelled: HashMap<Box<str>, Arc<Policy>>,
     images: Shared<str>,
 }
 
@@ -69,20 +78,33 @@ impl Loader {
             id: id.to_owned(),
             source,
         };
-        let body: SandboxRow =
+        let body: SandboxRow<&RawValue> =
             serde_json::from_str(text(3).map_err(StoreError::Read)?).map_err(fits)?;
+        let policy = self.policy(body.policy.get()).map_err(fits)?;
         let record: Record =
             serde_json::from_str(text(4).map_err(StoreError::Read)?).map_err(fits)?;
         let generation: i64 = row.get(1).map_err(StoreError::Read)?;
         let known =
             BoxId::parse(id).ok_or_else(|| fits(serde_json::Error::custom("no id of a box")))?;
         Ok(Loaded {
-            sandbox: body.into_sandbox(known, &mut self.policies).map_err(fits)?,
+            sandbox: body.into_sandbox(known, policy).map_err(fits)?,
             record: self.compact(record),
             generation: generation.unsigned_abs(),
             recorded_at: Time(row.get(2).map_err(StoreError::Read)?),
             missed: None,
         })
+    }
+
+    fn policy(&mut self, spelled: &str) -> Result<Arc<Policy>, serde_json::Error> {
+        if let Some(known) = self.spelled.get(spelled) {
+            return Ok(Arc::clone(known));
+        }
+        let row: PolicyRow = serde_json::from_str(spelled)?;
+        let policy = self.policies.one(Policy::from(row));
+        if self.spelled.len() < MOST_SPELLINGS {
+            self.spelled.insert(spelled.into(), Arc::clone(&policy));
+        }
+        Ok(policy)
     }
 
     fn compact(&mut self, mut record: Record) -> Record {
@@ -92,9 +114,10 @@ impl Loader {
     }
 }
 
+/// A box's life. Its policy is written as a row of its own, and read as the text it is.
 #[derive(Serialize, Deserialize)]
-struct SandboxRow {
-    policy: PolicyRow,
+struct SandboxRow<P> {
+    policy: P,
     state: StateRow,
     created_at: i64,
     last_use: i64,
@@ -176,7 +199,7 @@ struct RetryRow {
     reason: Box<str>,
 }
 
-impl From<&Sandbox> for SandboxRow {
+impl From<&Sandbox> for SandboxRow<PolicyRow> {
     fn from(from: &Sandbox) -> Self {
         // Taken apart by name, so that a new field cannot be forgotten.
         let Sandbox {
@@ -224,16 +247,12 @@ impl From<&Sandbox> for SandboxRow {
     }
 }
 
-impl SandboxRow {
-    fn into_sandbox(
-        self,
-        id: BoxId,
-        policies: &mut Shared<Policy>,
-    ) -> Result<Sandbox, serde_json::Error> {
+impl<P> SandboxRow<P> {
+    fn into_sandbox(self, id: BoxId, policy: Arc<Policy>) -> Result<Sandbox, serde_json::Error> {
         let [since_use, since_request, since_freeze] = self.gaps;
         Ok(Sandbox {
             id,
-            policy: policies.one(Policy::from(self.policy)),
+            policy,
             state: self.state.into(),
             created_at: Time(self.created_at),
             last_use: Time(self.last_use),
