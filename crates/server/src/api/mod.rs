@@ -4,6 +4,7 @@
 mod account;
 mod boxes;
 mod capacity;
+mod dashboard;
 mod e2b;
 mod error;
 mod events;
@@ -57,6 +58,10 @@ pub fn router(app: App) -> Router {
     let mcp = mcp::Mcp::new(app.clone());
     let mcp = async move |caller: Caller, request: Request| mcp.serve(caller, request).await;
     let mut router = Router::new()
+        .route("/", get(dashboard::page))
+        .route("/app", get(dashboard::page))
+        .route("/app/", get(dashboard::page))
+        .route("/app/{*path}", get(dashboard::part))
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
         .route("/mcp", any(mcp))

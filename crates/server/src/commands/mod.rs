@@ -10,6 +10,7 @@ mod files;
 mod jobs;
 mod life;
 mod link;
+mod look;
 mod notices;
 mod output;
 mod pause;
@@ -39,6 +40,7 @@ pub use events::{EventReader, EventsRequest, event_view};
 pub use files::{Content, Download, SyncRequest};
 pub use jobs::Waited;
 pub use link::Link;
+pub use look::Look;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
@@ -68,6 +70,7 @@ struct Inner {
     presences: Presences,
     usage: Usage,
     downloads: downloads::Downloads,
+    looks: look::Looks,
 }
 
 impl Commands {
@@ -93,6 +96,7 @@ impl Commands {
             presences: Presences::default(),
             usage: Usage::default(),
             downloads: downloads::Downloads::default(),
+            looks: look::Looks::default(),
         }))
     }
 
