@@ -66,9 +66,13 @@ const TONES: Record<Label, Tone> = {
 
 export const tone = (box: Box): Tone => TONES[label(box)];
 
+/** Whether something is under way in it (rule 3.7). */
+export const isInUse = (box: Box) =>
+	box.freeze?.blockedBy.some((hold) => ['foreground', 'takeover', 'link'].includes(hold.kind)) === true;
+
 /** Seconds without use; 0 while it is in use. */
 export function unusedSec(box: Box, now: number): number {
-	if (box.agent?.idleSec === 0 && box.freeze?.blockedBy.some((hold) => hold.kind === 'foreground')) return 0;
+	if (isInUse(box)) return 0;
 	return Math.max(0, (now - Date.parse(box.lastUsedAt)) / 1000);
 }
 
@@ -106,7 +110,10 @@ export function outlook(box: Box, now: number, words: Words): string[] {
 
 function hold(held: Hold, now: number, words: Words): { text: string; until: string } {
 	const known = words.holds[held.kind] ?? words.holdOther(held.kind);
-	const text = held.kind === 'background' && held.label ? words.backgroundCommand(held.label) : known;
+	// A label may stand for several: `npm run dev and 2 more`.
+	const [, label = held.label, more] = /^(.*) and (\d+) more$/s.exec(held.label ?? '') ?? [];
+	const text =
+		held.kind === 'background' && label ? words.backgroundCommand(`\`${label}\``, Number(more ?? 0)) : known;
 	const until = held.until ? words.countsUntil(moment(held.until, now, words)) : words.untilEnds;
 	return { text, until };
 }

@@ -10,8 +10,8 @@ import { words } from './words';
 const ICONS = {
 	back: 'M15 6l-6 6 6 6',
 	wake: 'M12 3v9M7 6.5a7 7 0 1 0 10 0',
-	freeze: 'M12 3v18M4.200 7.500l15.600 9M19.800 7.500l-15.600 9',
-	restore: 'M4 5v5h5M4.500 10a8 8 0 1 1-.5 4',
+	freeze: 'M12 3v18M4.2 7.5l15.6 9M19.8 7.5l-15.6 9',
+	restore: 'M4 5v5h5M4.5 10a8 8 0 1 1-.5 4',
 	stop: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
 	continue: 'M4 5l9 7-9 7zM17 5v14',
 	keep: 'M12 3v4M8 7h8l-1 6 3 3H6l3-3zM12 16v5',
@@ -22,10 +22,10 @@ const ICONS = {
 	copy: 'M9 9h11v11H9zM15 9V4H4v11h5',
 	open: 'M14 4h6v6M20 4l-9 9M18 14v6H4V6h6',
 	bell: 'M6 17V11a6 6 0 0 1 12 0v6l2 2H4zM10 21h4',
-	search: 'M10.500 17a6.500 6.500 0 1 0 0-13 6.500 6.500 0 0 0 0 13zM20 20l-4.800-4.800',
-	more: 'M5 12h.01M12 12h.01M19 12h.01',
+	search: 'M10.5 17a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM20 20l-4.8-4.8',
+	more: 'M4 7h16M4 12h16M4 17h16',
 	down: 'M6 9l6 6 6-6',
-	alert: 'M12 8v5M12 16.500v.01M12 3l9.500 17h-19z',
+	alert: 'M12 8v5M12 16.5v.01M12 3l9.5 17h-19z',
 	upload: 'M12 16V5M7 10l5-5 5 5M4 20h16',
 	download: 'M12 4v11M7 11l5 5 5-5M4 20h16',
 } as const;
@@ -159,4 +159,9 @@ export async function copy(text: string) {
 		area.remove();
 	}
 	say(words.value.done.copied);
+}
+
+/** A sentence with commands in it, which stand between backquotes. */
+export function coded(text: string) {
+	return text.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 }

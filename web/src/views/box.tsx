@@ -8,12 +8,13 @@ import { paths } from '../route';
 import { boxes, events, now } from '../store';
 import { ago, exact, full, span } from '../time';
 import type { Box } from '../types';
-import { Button, copy, Icon, Link, sentence } from '../ui';
+import { Button, coded, copy, Icon, Link, sentence } from '../ui';
 import { useWatched } from '../watch';
 import { words } from '../words';
 import { Continue, Freeze, Keep, Limit, Rename, Restore, ShutDown, Wake } from './actions';
 import { Commands } from './commands';
 import { Files } from './files';
+import { Shell } from './shell';
 import { Steps } from './steps';
 import { Timeline } from './timeline';
 
@@ -48,6 +49,7 @@ export function BoxView({ id, part }: { id: string; part: 'page' | 'files' | 'te
 			<Head box={box} part={part} />
 			{part === 'page' && <Body box={box} />}
 			{part === 'files' && <Files box={box} />}
+			{part === 'terminal' && <Shell box={box} />}
 		</article>
 	);
 }
@@ -57,7 +59,7 @@ function Head({ box, part }: { box: Box; part: string }) {
 	const ended = isEnded(box);
 	return (
 		<header class="box-head">
-			<nav class="crumbs">
+			<nav class="crumbs" aria-label={w.back}>
 				<Link to={paths.list}>
 					<Icon name="back" />
 					{w.back}
@@ -80,13 +82,17 @@ function Head({ box, part }: { box: Box; part: string }) {
 				{!ended && <ShutDown box={box} />}
 			</div>
 			{!ended && (
-				<nav class="tabs sub">
+				<nav class="tabs sub" aria-label={nameOf(box)}>
 					<Link to={paths.box(box.id)} aria-current={part === 'page' ? 'page' : undefined}>
 						{w.details}
 					</Link>
 					<Link to={paths.files(box.id)} aria-current={part === 'files' ? 'page' : undefined}>
 						<Icon name="files" />
 						{w.actions.files}
+					</Link>
+					<Link to={paths.terminal(box.id)} aria-current={part === 'terminal' ? 'page' : undefined}>
+						<Icon name="terminal" />
+						{w.actions.terminal}
 					</Link>
 				</nav>
 			)}
@@ -105,7 +111,7 @@ function Body({ box }: { box: Box }) {
 				<ul>
 					{reasons(box, at, w).map((reason, index) => (
 						<li key={index}>
-							{reason.text}
+							{coded(reason.text)}
 							{reason.until && <span class="until">{reason.until}</span>}
 						</li>
 					))}

@@ -159,11 +159,9 @@ function Path({ path, open }: { path: string; open: (folder: string) => void }) 
 	const parts = path.split('/').filter(Boolean);
 	return (
 		<nav class="path" aria-label={path}>
-			<button type="button" onClick={() => open('/')}>
-				/
-			</button>
 			{parts.map((part, index) => (
 				<span key={index}>
+					{index === 0 && '/'}
 					<button type="button" onClick={() => open('/' + parts.slice(0, index + 1).join('/'))}>
 						{part}
 					</button>

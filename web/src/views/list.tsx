@@ -6,6 +6,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import {
 	goneAt,
 	isEnded,
+	isInUse,
 	isLeft,
 	isSoonGone,
 	isTesting,
@@ -21,7 +22,7 @@ import { go, paths } from '../route';
 import { boxes, loaded, now } from '../store';
 import { moment, span } from '../time';
 import type { Box } from '../types';
-import { Icon, Link } from '../ui';
+import { coded, Icon, Link } from '../ui';
 import { words } from '../words';
 import { Continue, Restore, ShutDown } from './actions';
 
@@ -47,9 +48,7 @@ export function List() {
 		return (
 			<div class="empty">
 				<h1>{w.noBoxes}</h1>
-				<p>
-					{w.noBoxesHelp.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}
-				</p>
+				<p>{coded(w.noBoxesHelp)}</p>
 			</div>
 		);
 	}
@@ -89,7 +88,8 @@ function matches(box: Box, wanted: string): boolean {
 	return [box.name, box.goal, box.id].some((text) => text?.toLowerCase().includes(wanted));
 }
 
-const byUse = (a: Box, b: Box) => Date.parse(b.lastUsedAt) - Date.parse(a.lastUsedAt) || (a.id < b.id ? -1 : 1);
+const byUse = (a: Box, b: Box) =>
+	Number(isInUse(b)) - Number(isInUse(a)) || Date.parse(b.lastUsedAt) - Date.parse(a.lastUsedAt) || (a.id < b.id ? -1 : 1);
 const end = (box: Box) => Date.parse(goneAt(box) ?? '') || Number.MAX_SAFE_INTEGER;
 const bySoonest = (a: Box, b: Box) => end(a) - end(b) || byUse(a, b);
 

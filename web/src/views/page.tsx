@@ -42,7 +42,7 @@ function Inside() {
 					<img src="/app/icon.svg" alt="" width="26" height="26" />
 					<span>{w.title}</span>
 				</Link>
-				<nav class="tabs">
+				<nav class="tabs" aria-label={w.title}>
 					<Link to={paths.list} aria-current={here.view === 'list' ? 'page' : undefined}>
 						{w.boxes}
 					</Link>

@@ -4,7 +4,7 @@ import { signal } from '@preact/signals';
 import { useRef, useState } from 'preact/hooks';
 import { ApiError, call } from '../api';
 import { begin, look, session } from '../store';
-import { Button, sentence } from '../ui';
+import { Button, coded, sentence } from '../ui';
 import { words } from '../words';
 import { Languages } from './menu';
 
@@ -63,10 +63,10 @@ export function SignIn() {
 			<form onSubmit={(event) => void submit(event)}>
 				<img src="/app/icon.svg" alt="" width="48" height="48" />
 				<h1>{w.title}</h1>
-				<p class="muted">{withCode(w.signInHelp)}</p>
+				<p class="muted">{coded(w.signInHelp)}</p>
 				{badLink.value && (
 					<p class="banner warn" role="alert">
-						{withCode(w.signInLink)}
+						{coded(w.signInLink)}
 					</p>
 				)}
 				<label for="key">{w.key}</label>
@@ -96,9 +96,4 @@ export function SignIn() {
 			</form>
 		</main>
 	);
-}
-
-/** A sentence with commands in it. */
-function withCode(text: string) {
-	return text.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 }

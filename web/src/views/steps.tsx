@@ -59,7 +59,7 @@ function StepLine({ step }: { step: Step }) {
 }
 
 function result(step: Step, w: Words): string {
-	const took = step.ms === undefined ? '' : step.ms < 1000 ? `${step.ms} ms` : span(step.ms / 1000, w);
+	const took = !step.ms || step.detail === 'background' ? '' : step.ms < 1000 ? `${step.ms} ms` : span(step.ms / 1000, w);
 	const how = step.timedOut
 		? w.timedOut
 		: step.signal

@@ -117,7 +117,8 @@ export const en = {
 		phone: 'Its phones are being frozen first',
 	} as Record<string, string>,
 	holdOther: (kind: string) => `Something holds it (${kind})`,
-	backgroundCommand: (command: string) => `${command} runs in the background`,
+	backgroundCommand: (command: string, more: number) =>
+		more === 0 ? `${command} runs in the background` : `${command} and ${more} more run in the background`,
 	untilEnds: 'until that ends',
 	countsUntil: (at: string) => `this counts until ${at}`,
 	quiet: (span: string) => `Nothing holds it. It was last used ${span} and stays awake for a while, in case somebody goes on.`,
@@ -263,6 +264,21 @@ export const en = {
 		downloadFolder: 'Download this folder',
 		downloadOne: (name: string) => `Download ${name}`,
 		empty: 'This folder is empty.',
+	},
+
+	terminal: {
+		open: 'Open a terminal',
+		again: 'Open a new one',
+		label: 'Terminal',
+		wakes: 'The box sleeps; opening a terminal wakes it.',
+		phases: {
+			closed: 'Opening a terminal and typing in it count as use of the box; looking at it does not.',
+			opening: 'Opening…',
+			open: 'Open. It ends when you leave this page.',
+			asleep: 'The box froze, and the shell with it. Type to wake both.',
+			ended: 'The shell ended.',
+			lost: 'The connection ended.',
+		},
 	},
 
 	// Events.

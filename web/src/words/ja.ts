@@ -111,7 +111,8 @@ export const ja: Words = {
 		phone: '先にスマホを凍結しています',
 	},
 	holdOther: (kind) => `何かが起こしています（${kind}）`,
-	backgroundCommand: (command) => `${command} がバックグラウンドで実行中です`,
+	backgroundCommand: (command, more) =>
+		more === 0 ? `${command} がバックグラウンドで実行中です` : `${command} とほか ${more} 件がバックグラウンドで実行中です`,
 	untilEnds: 'それが終わるまで',
 	countsUntil: (at) => `${at} まで数えます`,
 	quiet: (span) => `今は何も起こしていません。最後に使われたのは${span}で、続きに備えてしばらく起きています。`,
@@ -256,6 +257,21 @@ export const ja: Words = {
 		downloadFolder: 'このフォルダーをダウンロード',
 		downloadOne: (name) => `${name} をダウンロード`,
 		empty: 'このフォルダーは空です。',
+	},
+
+	terminal: {
+		open: 'ターミナルを開く',
+		again: '新しく開く',
+		label: 'ターミナル',
+		wakes: 'ボックスは眠っています。ターミナルを開くと復帰します。',
+		phases: {
+			closed: 'ターミナルを開くことと入力は使用に数えます。見ているだけでは数えません。',
+			opening: '開いています…',
+			open: '接続中。このページを離れると終了します。',
+			asleep: 'ボックスがシェルごと凍結しました。入力すると復帰します。',
+			ended: 'シェルは終了しました。',
+			lost: '接続が切れました。',
+		},
 	},
 
 	eventsHelp: 'どのボックスに、どの規則で、何が起きたか。新しいものは自動で表示されます。',

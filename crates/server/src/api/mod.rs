@@ -14,6 +14,7 @@ mod links;
 mod mcp;
 mod ops;
 mod procs;
+mod terminal;
 mod view;
 mod webhooks;
 
@@ -97,6 +98,7 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/boxes/{id}/sync", post(files::sync))
         .route("/v1/boxes/{id}/files", get(files::read).put(files::write))
+        .route("/v1/boxes/{id}/terminal", get(terminal::open))
         .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))

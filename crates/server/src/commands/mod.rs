@@ -7,6 +7,7 @@ mod downloads;
 mod events;
 mod exec;
 mod files;
+mod folder;
 mod jobs;
 mod life;
 mod link;
@@ -18,6 +19,7 @@ mod presence;
 mod reach;
 mod room;
 mod start;
+mod terminal;
 pub mod trouble;
 mod wait;
 
@@ -25,6 +27,7 @@ use std::sync::Arc;
 
 use icebox_lifecycle::{BoxId, CallKind};
 use icebox_wire::rest::ProcView;
+use tokio::sync::Semaphore;
 
 use crate::boxd::Boxds;
 use crate::clock::Clock;
@@ -44,6 +47,7 @@ pub use look::Look;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
+pub use terminal::{Heard, Keyboard, Screen, Terminal, TerminalSize};
 pub use trouble::{Kind, Trouble};
 
 /// Who asks.
@@ -71,6 +75,8 @@ struct Inner {
     usage: Usage,
     downloads: downloads::Downloads,
     looks: look::Looks,
+    /// Free places for terminals.
+    terminals: Arc<Semaphore>,
 }
 
 impl Commands {
@@ -97,6 +103,7 @@ impl Commands {
             usage: Usage::default(),
             downloads: downloads::Downloads::default(),
             looks: look::Looks::default(),
+            terminals: Arc::new(Semaphore::new(terminal::MOST)),
         }))
     }
 
