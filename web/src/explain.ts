@@ -152,13 +152,13 @@ export function reasons(box: Box, now: number, words: Words): Reason[] {
 			break;
 		}
 		case 'frozen':
+			if (!box.waitsForRoom) told.push({ text: reason ? words.frozenBecause(words.reason(reason)) : words.frozenIdle });
 			told.push({ text: words.frozenWith[box.keeps ?? ''] ?? words.notUsing });
-			if (reason && !box.waitsForRoom) told.push({ text: words.frozenBecause(reason) });
 			if (box.tier === 'ram') told.push({ text: words.inRam });
 			if (box.snapshotError) told.push({ text: words.noCopy(box.snapshotError) });
 			break;
 		default:
-			if (reason) told.push({ text: words.next.goneReason(reason) });
+			if (reason) told.push({ text: words.next.goneReason(words.reason(reason)) });
 	}
 	return told;
 }

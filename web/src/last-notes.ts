@@ -1,7 +1,7 @@
 // The last note of each box that is on the screen: what its AI said it was doing. Asked for when a row comes into sight and
 // when its box was used since, a few at a time.
 
-import { signal } from '@preact/signals';
+import { signal, type Signal } from '@preact/signals';
 import { boxPath, get } from './api';
 import { session } from './store';
 import type { Box, Step } from './types';
@@ -11,7 +11,14 @@ interface Note {
 	note: string | undefined;
 }
 
-export const lastNotes = signal<ReadonlyMap<string, Note>>(new Map());
+/** A signal for each box, so that a note that comes draws one row anew and not all. */
+const notes = new Map<string, Signal<Note | undefined>>();
+
+export function lastNote(id: string): Signal<Note | undefined> {
+	let note = notes.get(id);
+	if (!note) notes.set(id, (note = signal(undefined)));
+	return note;
+}
 
 const AT_A_TIME = 4;
 const queue = new Map<string, string>();
@@ -40,7 +47,7 @@ export function wantNote(box: Box, row: Element | null) {
 }
 
 function want(box: Box) {
-	if (lastNotes.value.get(box.id)?.usedAt === box.lastUsedAt) return;
+	if (lastNote(box.id).value?.usedAt === box.lastUsedAt) return;
 	queue.set(box.id, box.lastUsedAt);
 	void ask();
 }
@@ -54,9 +61,7 @@ async function ask() {
 			const box = await get<{ steps?: Step[] }>(boxPath(id, '?fields=steps')).catch(() => null);
 			if (!box || session.value !== 'in') continue;
 			const step = box.steps?.findLast((step) => step.note);
-			const notes = new Map(lastNotes.value);
-			notes.set(id, { usedAt, note: step?.note });
-			lastNotes.value = notes;
+			lastNote(id).value = { usedAt, note: step?.note };
 		}
 	} finally {
 		asking--;

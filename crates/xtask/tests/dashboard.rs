@@ -186,7 +186,7 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
     browser.see("The AI isn’t using this box");
     browser.see_in(
         ".why",
-        "Nobody used it for a while, so it is frozen with its memory and files.",
+        "Nobody used it for a while, so it is frozen.",
     );
     browser.see_in(
         ".next",

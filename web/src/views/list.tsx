@@ -17,7 +17,7 @@ import {
 	tone,
 	unusedSec,
 } from '../explain';
-import { lastNotes, wantNote } from '../last-notes';
+import { lastNote, wantNote } from '../last-notes';
 import { go, paths } from '../route';
 import { boxes, loaded, now } from '../store';
 import { moment, span } from '../time';
@@ -169,7 +169,7 @@ const Row = memo(function Row({ box }: { box: Box }) {
 	const w = words.value;
 	const at = now.value;
 	const element = useRef<HTMLLIElement>(null);
-	const note = lastNotes.value.get(box.id)?.note;
+	const note = lastNote(box.id).value?.note;
 	const soon = isSoonGone(box, at);
 	const unused = unusedSec(box, at);
 	useEffect(() => wantNote(box, element.current), [box.id, box.lastUsedAt]);
@@ -199,7 +199,7 @@ const Row = memo(function Row({ box }: { box: Box }) {
 			</div>
 			<div class="when">
 				<span class="unused">
-					{isEnded(box) ? box.statusReason : unused < 5 ? w.inUse : w.unused(span(unused, w))}
+					{isEnded(box) ? box.statusReason && w.reason(box.statusReason) : unused < 5 ? w.inUse : w.unused(span(unused, w))}
 				</span>
 				{outlook(box, at, w).map((line, index, all) => (
 					<span key={index} class={soon && index === all.length - 1 ? 'soon' : undefined}>

@@ -78,6 +78,14 @@ export const en = {
 	},
 	notUsing: 'The AI isn’t using this box',
 
+	/** The server's reason for a state. */
+	reason: (text: string) =>
+		({
+			'frozen by a call': 'a call asked for it',
+			'frozen because the account is out of credits': 'the account is out of credits',
+			'frozen at the end of its lifetime': 'its lifetime is over',
+		})[text] ?? text,
+
 	// When.
 	justNow: 'just now',
 	ago: (span: string) => `${span} ago`,
@@ -127,11 +135,12 @@ export const en = {
 	starting: 'It is being started.',
 	freezing: 'It is being frozen. A call that comes now waits for that, then wakes it.',
 	thawing: 'It is waking.',
+	frozenIdle: 'Nobody used it for a while, so it is frozen.',
+	frozenBecause: (reason: string) => `It is frozen: ${reason}.`,
 	frozenWith: {
-		files_and_memory: 'Nobody used it for a while, so it is frozen with its memory and files. Nothing is lost, and it costs no box time.',
-		files: 'Nobody used it for a while, so it was put away with its files. Programs start anew when it wakes.',
+		files_and_memory: 'Its memory and files are kept as they were: nothing is lost, and it costs no box time.',
+		files: 'Its files are kept; programs start anew when it wakes. It costs no box time.',
 	} as Record<string, string>,
-	frozenBecause: (reason: string) => `The server says: ${reason}.`,
 	inRam: 'Its memory is still in RAM, so that it wakes at once.',
 	noCopy: (reason: string) => `There is no copy on disk: ${reason}`,
 	queued: (before: number, until: string) =>

@@ -2,6 +2,22 @@
 
 import type { Words } from './en';
 
+const UNITS: Record<string, string> = { day: '日', hour: '時間', minute: '分', second: '秒' };
+const duration = (text: string) =>
+	text.replace(/^(\d+) (day|hour|minute|second)s?$/, (_, count: string, unit: string) => `${count} ${UNITS[unit]}`);
+
+/** The server's reasons, which it says in English; one that is not known here stays as it is. */
+const REASONS: [RegExp, (...parts: string[]) => string][] = [
+	[/^stopped by a call$/, () => '呼び出しで停止'],
+	[/^frozen and unused for (.+)$/, (time = '') => `凍結したまま${duration(time)}未使用`],
+	[/^unused for (.+), over (?:idleTimeoutMin \d+|its own idle limit)$/, (time = '') => `独自の期限（${duration(time)}）を過ぎて未使用`],
+	[/^up for (.+), its whole lifetime$/, (time = '') => `寿命（${duration(time)}）が終了`],
+	[/^the time it was given was over$/, () => '与えられた時間が終了'],
+	[/^frozen by a call$/, () => '呼び出しで凍結'],
+	[/^frozen because the account is out of credits$/, () => 'クレジット切れ'],
+	[/^frozen at the end of its lifetime$/, () => '寿命が終了'],
+];
+
 export const ja: Words = {
 	lang: 'ja',
 	locale: 'ja-JP',
@@ -74,6 +90,14 @@ export const ja: Words = {
 	},
 	notUsing: 'AI はこのボックスを使っていません',
 
+	reason: (text) => {
+		for (const [pattern, say] of REASONS) {
+			const found = pattern.exec(text);
+			if (found) return say(...found.slice(1));
+		}
+		return text;
+	},
+
 	justNow: 'たった今',
 	ago: (span) => `${span}前`,
 	in: (span) => `あと ${span}`,
@@ -121,11 +145,12 @@ export const ja: Words = {
 	starting: '起動しています。',
 	freezing: '凍結しています。今届いた呼び出しは凍結を待ってから復帰させます。',
 	thawing: '復帰しています。',
+	frozenIdle: 'しばらく使われなかったので、凍結されています。',
+	frozenBecause: (reason) => `凍結されています：${reason}。`,
 	frozenWith: {
-		files_and_memory: 'しばらく使われなかったので、メモリとファイルごと凍結されています。何も失われず、ボックス時間の課金もありません。',
-		files: 'しばらく使われなかったので、ファイルだけを残して止めてあります。復帰するとプログラムは起動し直します。',
+		files_and_memory: 'メモリとファイルはそのまま残っています。何も失われず、ボックス時間の課金もありません。',
+		files: 'ファイルは残っています。復帰するとプログラムは起動し直します。ボックス時間の課金はありません。',
 	},
-	frozenBecause: (reason) => `サーバーの説明：${reason}`,
 	inRam: 'メモリはまだ RAM にあり、すぐに復帰します。',
 	noCopy: (reason) => `ディスクにコピーがありません：${reason}`,
 	queued: (before, until) =>
