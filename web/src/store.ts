@@ -33,6 +33,8 @@ const LET_GO_MS = 10_000;
 const SILENT_MS = 40_000;
 
 let offsetMs = 0;
+/** The server's time as the whole list began to be read. */
+let readFrom = 0;
 const pace = () => (document.hidden ? HIDDEN : VISIBLE);
 
 /** The server's time at this moment. */
@@ -52,11 +54,16 @@ function same(a: unknown, b: unknown): boolean {
 	return keys.length === Object.keys(right).length && keys.every((key) => same(left[key], right[key]));
 }
 
-/** Takes over what the server says of some boxes. */
-function take(views: Box[]) {
+/** When what is known of each box was asked for: answers may overtake each other. */
+const askedAt = new Map<string, number>();
+
+/** Takes over what the server says of some boxes, as it was asked at a moment. */
+function take(views: Box[], asked: number) {
 	const next = new Map(boxes.value);
 	let changed = false;
 	for (const view of views) {
+		if ((askedAt.get(view.id) ?? 0) > asked) continue;
+		askedAt.set(view.id, asked);
 		const old = next.get(view.id);
 		if (old && same(old, view)) continue;
 		next.set(view.id, view);
@@ -68,7 +75,7 @@ function take(views: Box[]) {
 /** One box as it is now, for those who just changed it; it may be none of the list's any more. */
 export function took(view: Box) {
 	const { why: _why, steps: _steps, ...listed } = view;
-	take([listed]);
+	take([listed], Date.now());
 }
 
 function readHead(list: BoxList, sentAt: number) {
@@ -86,11 +93,13 @@ async function refreshHead(signal: AbortSignal) {
 	const sentAt = Date.now();
 	const list = await get<BoxList>(`/v1/boxes?all=1&limit=${HEAD}`, signal);
 	readHead(list, sentAt);
-	take(list.boxes);
+	take(list.boxes, sentAt);
 }
 
 async function refreshWhole(signal: AbortSignal) {
 	const all: Box[] = [];
+	const began = Date.now();
+	let from = 0;
 	let cursor = '';
 	do {
 		const sentAt = Date.now();
@@ -99,24 +108,31 @@ async function refreshWhole(signal: AbortSignal) {
 		const limit = loaded.value || cursor ? PAGE : HEAD;
 		const list = await get<BoxList>(`/v1/boxes?all=1&limit=${limit}${query}`, signal);
 		readHead(list, sentAt);
+		from ||= Date.parse(list.at ?? '') || serverNow();
 		all.push(...list.boxes);
 		if (!loaded.value) {
+			readFrom = from;
 			batch(() => {
-				take(list.boxes);
+				take(list.boxes, began);
 				loaded.value = true;
 			});
+			early.splice(0).forEach((event) => reread(event, signal));
 		}
 		cursor = list.nextCursor ?? '';
 	} while (cursor);
+	readFrom = from;
 	const seen = new Set(all.map((view) => view.id));
 	batch(() => {
-		const gone = [...boxes.value.keys()].filter((id) => !seen.has(id));
+		const gone = [...boxes.value.keys()].filter((id) => !seen.has(id) && (askedAt.get(id) ?? 0) <= began);
 		if (gone.length > 0) {
 			const next = new Map(boxes.value);
-			for (const id of gone) next.delete(id);
+			for (const id of gone) {
+				next.delete(id);
+				askedAt.delete(id);
+			}
 			boxes.value = next;
 		}
-		take(all);
+		take(all, began);
 	});
 }
 
@@ -134,16 +150,17 @@ function changed(id: string, signal: AbortSignal) {
 		dirtyTimer = undefined;
 		const ids = [...dirty];
 		dirty.clear();
+		const asked = Date.now();
 		try {
-			if (ids.length > ONE_BY_ONE) return await refreshHead(signal);
+			if (ids.length > ONE_BY_ONE) return await refreshWhole(signal);
 			const fields = 'fields=' + LISTED;
-			const asked = ids.map((id) =>
+			const asking = ids.map((id) =>
 				get<Box>(`${boxPath(id)}?${fields}`, signal).catch((error) => {
 					if (error instanceof ApiError && error.status === 404) return null;
 					throw error;
 				}),
 			);
-			take((await Promise.all(asked)).filter((view) => view !== null));
+			take((await Promise.all(asking)).filter((view) => view !== null), asked);
 		} catch (error) {
 			lost(error);
 		}
@@ -168,10 +185,16 @@ function heard(event: BoxEvent, signal: AbortSignal) {
 	position = event.seq;
 	const kept = events.value.length >= EVENTS_KEPT ? events.value.slice(-EVENTS_KEPT + 1) : events.value;
 	events.value = [...kept, event];
-	const known = boxes.value.get(event.box);
-	// What is older than the list is in the list.
-	const stale = !known?.status || Date.parse(event.at) >= serverNow() - 60_000;
-	if (loaded.value && stale) changed(event.box, signal);
+	if (loaded.value) reread(event, signal);
+	else early.push(event);
+}
+
+/** Events that came before the list. */
+const early: BoxEvent[] = [];
+
+function reread(event: BoxEvent, signal: AbortSignal) {
+	// What happened before the list was read is in the list.
+	if (Date.parse(event.at) >= readFrom) changed(event.box, signal);
 }
 
 const eventsPath = () => (position === undefined ? `/v1/events?last=${HISTORY}` : `/v1/events?since=${position}`);
@@ -278,6 +301,8 @@ export function end() {
 	running?.abort();
 	running = undefined;
 	position = undefined;
+	askedAt.clear();
+	early.length = 0;
 	batch(() => {
 		session.value = 'out';
 		account.value = null;

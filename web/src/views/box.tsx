@@ -2,13 +2,13 @@
 
 import { useComputed } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { ApiError, boxPath, get } from '../api';
+import { ApiError, boxPath, call, get } from '../api';
 import { isAsleep, isEnded, isLeft, isUp, label, nameOf, prospects, reasons, tone } from '../explain';
 import { paths } from '../route';
 import { boxes, events, now } from '../store';
 import { ago, exact, full, span } from '../time';
-import type { Box } from '../types';
-import { Button, coded, copy, Icon, Link, sentence } from '../ui';
+import type { Box, Service } from '../types';
+import { Button, coded, copy, Icon, Link, say, sentence } from '../ui';
 import { useWatched } from '../watch';
 import { words } from '../words';
 import { Continue, Freeze, Keep, Limit, Rename, Restore, ShutDown, Wake } from './actions';
@@ -146,14 +146,7 @@ function Services({ box }: { box: Box }) {
 			<ul class="services">
 				{box.services.map((service) => (
 					<li key={service.name}>
-						{open && service.url ? (
-							<a href={service.url} target="_blank" rel="noreferrer">
-								{service.name}
-								<Icon name="open" />
-							</a>
-						) : (
-							<span>{service.name}</span>
-						)}
+						<ServiceLink box={box} service={service} open={open} />
 						<span class="muted">
 							{w.port(service.port)}
 							{box.private && ` · ${w.private}`}
@@ -168,6 +161,30 @@ function Services({ box }: { box: Box }) {
 			</ul>
 			{isAsleep(box) && <p class="hint">{w.openWakes}</p>}
 		</section>
+	);
+}
+
+/** A link to a service; of a private box it is signed as it is opened (rule 8.8). */
+function ServiceLink({ box, service, open }: { box: Box; service: Service; open: boolean }) {
+	if (!open || !service.url) return <span>{service.name}</span>;
+	const sign = async (event: MouseEvent) => {
+		if (!box.private) return;
+		event.preventDefault();
+		// Opened before the answer comes, or the browser takes it for one that nobody asked for.
+		const tab = window.open('about:blank');
+		try {
+			const link = await call<{ url: string }>('POST', boxPath(box.id, '/link'), { service: service.name });
+			if (tab) tab.location.href = link.url;
+		} catch (error) {
+			tab?.close();
+			say(sentence(error), true);
+		}
+	};
+	return (
+		<a href={service.url} target="_blank" rel="noreferrer" onClick={(event) => void sign(event)}>
+			{service.name}
+			<Icon name="open" />
+		</a>
 	);
 }
 
