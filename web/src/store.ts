@@ -282,29 +282,15 @@ async function forever(signal: AbortSignal, wait: () => number, act: (signal: Ab
 
 let running: AbortController | undefined;
 
-/** Begins to keep everything true. */
-export function begin() {
-	running?.abort();
-	running = new AbortController();
-	const { signal } = running;
-	session.value = 'in';
-	void forever(signal, () => pace().whole, refreshWhole);
-	void forever(signal, () => pace().account, refreshAccount);
-	void forever(signal, () => pace().tick, tick);
-	void pause(VISIBLE.head, signal).then(() => forever(signal, () => pace().head, refreshHead));
-	const hear = (signal: AbortSignal) => (document.hidden ? catchUp(signal) : listen(signal));
-	void forever(signal, () => (document.hidden ? 20_000 : 1_000), hear);
-}
-
 /** Forgets everything of whoever was signed in. */
-export function end() {
+function forget(next: 'in' | 'out') {
 	running?.abort();
 	running = undefined;
 	position = undefined;
 	askedAt.clear();
 	early.length = 0;
 	batch(() => {
-		session.value = 'out';
+		session.value = next;
 		account.value = null;
 		boxes.value = new Map();
 		loaded.value = false;
@@ -314,12 +300,29 @@ export function end() {
 	});
 }
 
+/** Begins to keep everything true, for whoever is signed in now. */
+export function begin() {
+	forget('in');
+	running = new AbortController();
+	const { signal } = running;
+	void forever(signal, () => pace().whole, refreshWhole);
+	void forever(signal, () => pace().account, refreshAccount);
+	void forever(signal, () => pace().tick, tick);
+	void pause(VISIBLE.head, signal).then(() => forever(signal, () => pace().head, refreshHead));
+	const hear = (signal: AbortSignal) => (document.hidden ? catchUp(signal) : listen(signal));
+	void forever(signal, () => (document.hidden ? 20_000 : 1_000), hear);
+}
+
+export function end() {
+	forget('out');
+}
+
 onSignedOut(end);
 
 /** Whether somebody is signed in already. */
 export async function look() {
 	try {
-		account.value = await get<Account>('/v1/account');
+		await get<Account>('/v1/account');
 		begin();
 	} catch (error) {
 		if (error instanceof ApiError && error.status === 401) return;

@@ -18,8 +18,8 @@ export function Steps({ box }: { box: Box }) {
 			<h2 id="steps">{w.steps}</h2>
 			{steps.length === 0 && <p class="muted">{w.noSteps}</p>}
 			<ol class="steps">
-				{shown.map((step) => (
-					<StepLine key={step.at + step.summary} step={step} />
+				{shown.map((step, index) => (
+					<StepLine key={steps.length - index} step={step} />
 				))}
 			</ol>
 			{steps.length > SHOWN && (
