@@ -387,12 +387,14 @@ mod account;
 mod capacity;
 mod files;
 mod procs;
+mod session;
 mod view;
 mod webhook;
 pub use account::*;
 pub use capacity::*;
 pub use files::*;
 pub use procs::*;
+pub use session::*;
 pub use view::*;
 pub use webhook::*;
 

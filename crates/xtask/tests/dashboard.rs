@@ -184,10 +184,7 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
     browser.is_for_everybody();
     browser.follow("docs");
     browser.see("The AI isn’t using this box");
-    browser.see_in(
-        ".why",
-        "Nobody used it for a while, so it is frozen.",
-    );
+    browser.see_in(".why", "Nobody used it for a while, so it is frozen.");
     browser.see_in(
         ".next",
         "(in 20 min) unless something uses it before; /work goes with it.",

@@ -7,8 +7,6 @@ use std::ops::ControlFlow;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -18,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::App;
 use super::input::Params;
+use super::who::SameOrigin;
 use crate::commands::check::unfit;
 use crate::commands::{Caller, Heard, Keyboard, Kind, Screen, Terminal, TerminalSize, Trouble};
 
@@ -27,11 +26,11 @@ const CELLS_MAX: u64 = 1_000;
 
 pub(super) async fn open(
     State(app): State<App>,
+    // A browser sends its cookie along with a WebSocket that any site opens.
+    _: SameOrigin,
     caller: Caller,
     Path(id): Path<String>,
     params: Params,
-    uri: Uri,
-    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Trouble> {
     let params = params.only(&["cols", "rows"])?;
@@ -43,10 +42,6 @@ pub(super) async fn open(
         cols: cells("cols", 80)?,
         rows: cells("rows", 24)?,
     };
-    if !is_own_page(&uri, &headers) {
-        let text = "a page of another site may not open a terminal";
-        return Err(Trouble::new(Kind::Forbidden, text));
-    }
     let upgrade = upgrade.map_err(|_| {
         let text = "a terminal is a WebSocket: send `Connection: Upgrade` and what belongs to it";
         Trouble::new(Kind::BadRequest, text)
@@ -55,23 +50,6 @@ pub(super) async fn open(
     let ending = app.commands.ending();
     let upgrade = upgrade.max_message_size(TYPED).max_frame_size(TYPED);
     Ok(upgrade.on_upgrade(move |socket| serve(socket, terminal, ending)))
-}
-
-/// Whether it is a page of this server that asks, or no page at all: a browser sends its cookie along for any site's.
-fn is_own_page(uri: &Uri, headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(ORIGIN) else {
-        return true;
-    };
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or(uri.authority().map(|authority| authority.as_str()));
-    let origin = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.split_once("://"));
-    match (origin, host) {
-        (Some((_, origin)), Some(host)) => origin.eq_ignore_ascii_case(host),
-        _ => false,
-    }
 }
 
 async fn serve(socket: WebSocket, terminal: Terminal, mut ending: watch::Receiver<bool>) {
@@ -159,36 +137,4 @@ async fn listen(
 struct Resize {
     cols: u16,
     rows: u16,
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn only_pages_of_this_server_open_terminals() {
-        let table = [
-            (None, "localhost:7070", true),
-            (Some("http://localhost:7070"), "localhost:7070", true),
-            (Some("https://Icebox.example"), "icebox.example", true),
-            (Some("http://localhost:7071"), "localhost:7070", false),
-            (
-                Some("http://web-abcdefghij0123456789.localhost:7070"),
-                "localhost:7070",
-                false,
-            ),
-            (Some("null"), "localhost:7070", false),
-        ];
-        for (origin, host, expected) in table {
-            let mut headers = HeaderMap::new();
-            headers.insert(HOST, HeaderValue::from_static(host));
-            if let Some(origin) = origin {
-                headers.insert(ORIGIN, HeaderValue::from_static(origin));
-            }
-            let uri = Uri::from_static("/v1/boxes/x/terminal");
-            assert_eq!(is_own_page(&uri, &headers), expected, "{origin:?}");
-        }
-    }
 }

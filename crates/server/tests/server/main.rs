@@ -18,6 +18,7 @@ mod receiver;
 mod restart;
 mod rig;
 mod room;
+mod session;
 mod steps;
 mod wake;
 mod webhooks;
