@@ -25,7 +25,7 @@ CARGO_RELEASE := cargo build --locked --release
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 NEXTEST_FILTER := $(if $(ROOT),,-E 'not test(/(^|::)box_/)')
 
-.PHONY: help demo test build boxd bench crash install check-root
+.PHONY: help demo test build boxd web bench crash install check-root
 
 help: ## show this list
 	@echo 'Icebox: make TARGET'
@@ -34,30 +34,36 @@ help: ## show this list
 	@echo 'As root, demo, test, bench and crash install what is missing first (scripts/bootstrap --help).'
 
 demo: ## show a box start, freeze to disk, survive a server restart and thaw
-	$(PHASE) 1/4 'what this machine needs' scripts/bootstrap
-	$(PHASE) 2/4 'boxd, the daemon in the box (static)' scripts/build-boxd
-	$(PHASE) 3/4 'icebox' $(CARGO_RELEASE) -p icebox-cli
-	$(PHASE) 4/4 'demo' ./target/release/icebox demo
+	$(PHASE) 1/5 'what this machine needs' scripts/bootstrap
+	$(PHASE) 2/5 'boxd, the daemon in the box (static)' scripts/build-boxd
+	$(PHASE) 3/5 'the dashboard' scripts/build-web
+	$(PHASE) 4/5 'icebox' $(CARGO_RELEASE) -p icebox-cli
+	$(PHASE) 5/5 'demo' ./target/release/icebox demo
 
 test: check-root ## run the whole test suite (ARGS='...' goes to cargo nextest)
-	$(PHASE) 1/8 'what this machine needs' scripts/bootstrap --tests
-	$(PHASE) 2/8 'format' cargo fmt --all --check
-	$(PHASE) 3/8 'boxd, the daemon in the box (static)' scripts/build-boxd
-	$(PHASE) 4/8 'clippy' cargo clippy --locked --workspace --all-targets -- -D warnings
-	$(PHASE) 5/8 'build' cargo build --locked --workspace --all-targets
-	$(PHASE) 6/8 'tidy' ./target/debug/xtask tidy
-	$(PHASE) 7/8 'examples in the documentation' cargo test --locked --workspace --doc --quiet
-	$(PHASE) 8/8 'tests' cargo nextest run --locked --workspace $(NEXTEST_FILTER) $(ARGS)
+	$(PHASE) 1/9 'what this machine needs' scripts/bootstrap --tests
+	$(PHASE) 2/9 'format' cargo fmt --all --check
+	$(PHASE) 3/9 'boxd, the daemon in the box (static)' scripts/build-boxd
+	$(PHASE) 4/9 'the dashboard' scripts/build-web --required
+	$(PHASE) 5/9 'clippy' cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(PHASE) 6/9 'build' cargo build --locked --workspace --all-targets
+	$(PHASE) 7/9 'tidy' ./target/debug/xtask tidy
+	$(PHASE) 8/9 'examples in the documentation' cargo test --locked --workspace --doc --quiet
+	$(PHASE) 9/9 'tests' cargo nextest run --locked --workspace $(NEXTEST_FILTER) $(ARGS)
 
 check-root:
 	$(if $(ROOT),,@echo 'make test: not root, so the tests on real boxes are left out; run it as root for all of them' >&2)
 
-build: ## build the icebox program and boxd (release)
-	$(PHASE) 1/2 'boxd, the daemon in the box (static)' scripts/build-boxd
-	$(PHASE) 2/2 'icebox' $(CARGO_RELEASE) -p icebox-cli
+build: ## build the icebox program, its dashboard and boxd (release)
+	$(PHASE) 1/3 'boxd, the daemon in the box (static)' scripts/build-boxd
+	$(PHASE) 2/3 'the dashboard' scripts/build-web
+	$(PHASE) 3/3 'icebox' $(CARGO_RELEASE) -p icebox-cli
 
 boxd: ## build only boxd, into target/boxd/boxd
 	@scripts/build-boxd
+
+web: ## build only the dashboard, into web/dist
+	@scripts/build-web --required
 
 bench: ## measure against criu and podman by hand (ARGS='...' goes to the benchmark)
 	$(PHASE) 1/4 'what this machine needs' scripts/bootstrap --bench

@@ -18,6 +18,7 @@ pub(crate) fn ready() -> BoxView {
         idle_timeout_min: None,
         stops_at: None,
         restorable_until: None,
+        keep: false,
         waits_for_room: None,
         freeze: None,
         tier: None,

@@ -274,6 +274,7 @@ fn accounts_are_made_shown_and_given_credits_with_the_admin_key() {
         )
     };
     let key = r#"{"account":"team","key":"e2b_new"}"#;
+    let link = r#"{"url":"http://h:1/app#token=ibl_0","token":"ibl_0","expiresAt":"2026-03-04T13:00:00Z"}"#;
     let left = account(r#""left":2.5,"#);
     let table = [
         (
@@ -310,6 +311,41 @@ fn accounts_are_made_shown_and_given_credits_with_the_admin_key() {
             "POST /v1/accounts/team/credits HTTP/1.1",
             r#"{"unlimited":true}"#,
             &format!("{left}\n"),
+        ),
+        (
+            vec!["key", "revoke", "team", "3f9a61c2d7b0"],
+            ok(r#"{"ok":true}"#),
+            "POST /v1/accounts/team/keys/revoke HTTP/1.1",
+            r#"{"id":"3f9a61c2d7b0"}"#,
+            "team: the key is revoked\n",
+        ),
+        (
+            vec!["key", "revoke", "te/am", "e2b_old"],
+            ok(r#"{"ok":true}"#),
+            "POST /v1/accounts/te%2Fam/keys/revoke HTTP/1.1",
+            r#"{"key":"e2b_old"}"#,
+            "te/am: the key is revoked\n",
+        ),
+        (
+            vec!["key", "ls", "team", "--json"],
+            ok(r#"{"account":"team","keys":[]}"#),
+            "GET /v1/accounts/team/keys HTTP/1.1",
+            "",
+            "{\"account\":\"team\",\"keys\":[]}\n",
+        ),
+        (
+            vec!["dashboard", "--no-open"],
+            ok(link),
+            "POST /v1/session/links HTTP/1.1",
+            "",
+            "http://h:1/app#token=ibl_0\n",
+        ),
+        (
+            vec!["dashboard", "--json"],
+            ok(link),
+            "POST /v1/session/links HTTP/1.1",
+            "",
+            &format!("{link}\n"),
         ),
         (
             vec!["key", "ls"],

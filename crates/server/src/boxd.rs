@@ -35,13 +35,19 @@ const SLACK: Duration = Duration::from_secs(10);
 /// How long a label of a command is, in characters.
 const LABEL_LEN: usize = 80;
 
+/// The connections to one box's daemon. Clones share them.
+type Transport = ServiceTransport<Pool<Dialer, ClientBody>>;
 /// The client of one box's daemon. A clone shares its connections.
-pub type Client = BoxdClient<ServiceTransport<Pool<Dialer, ClientBody>>>;
+pub type Client = BoxdClient<Transport>;
+/// The same daemon's processes on terminals.
+pub type Processes = icebox_wire::process::ProcessClient<Transport>;
+/// The same daemon's folders.
+pub type Folders = icebox_wire::filesystem::FilesystemClient<Transport>;
 
 /// The daemons of all running boxes.
 pub struct Boxds {
     driver: Arc<dyn Driver>,
-    clients: Mutex<HashMap<BoxId, Client>>,
+    transports: Mutex<HashMap<BoxId, Transport>>,
     upstreams: Upstreams,
 }
 
@@ -61,13 +67,29 @@ impl Boxds {
         Self {
             upstreams: Upstreams::new(Arc::clone(&driver)),
             driver,
-            clients: Mutex::default(),
+            transports: Mutex::default(),
         }
     }
 
     /// The client for a running box.
     #[must_use]
     pub fn client(&self, id: BoxId) -> Client {
+        BoxdClient::new(self.transport(id), config())
+    }
+
+    /// The client for the processes of a running box.
+    #[must_use]
+    pub fn processes(&self, id: BoxId) -> Processes {
+        Processes::new(self.transport(id), config())
+    }
+
+    /// The client for the folders of a running box.
+    #[must_use]
+    pub fn folders(&self, id: BoxId) -> Folders {
+        Folders::new(self.transport(id), config())
+    }
+
+    fn transport(&self, id: BoxId) -> Transport {
         let make = || {
             let pool = Pool::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(MOST_IDLE)
@@ -77,9 +99,7 @@ impl Boxds {
                     driver: Arc::clone(&self.driver),
                     id,
                 });
-            // The authority only fills a header: every connection leads to this box's daemon.
-            let config = ClientConfig::new(Uri::from_static("http://boxd"));
-            BoxdClient::new(ServiceTransport::new(pool), config)
+            ServiceTransport::new(pool)
         };
         self.lock().entry(id).or_insert_with(make).clone()
     }
@@ -141,9 +161,16 @@ impl Boxds {
         Ok(answer.into_owned().procs.into_iter().collect())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BoxId, Client>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<BoxId, Transport>> {
+        self.transports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The authority only fills a header: every connection leads to the box's daemon.
+fn config() -> ClientConfig {
+    ClientConfig::new(Uri::from_static("http://boxd"))
 }
 
 /// A command line, cut to what a person takes in at a glance.

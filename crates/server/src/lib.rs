@@ -6,11 +6,13 @@ pub mod boxd;
 pub mod clock;
 pub mod commands;
 pub mod config;
+pub mod cookies;
 pub mod driver;
 pub mod edge;
 pub mod engine;
 pub mod random;
 pub mod record;
+pub mod sessions;
 mod shared;
 pub mod steps;
 pub mod store;
@@ -30,6 +32,7 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
+use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
 use crate::webhooks::Webhooks;
 
@@ -80,7 +83,8 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     } else {
         Clock::system(last_seen.unwrap_or_default())
     };
-    let keys = store.keys(&config.data, clock.now())?;
+    let keys = Arc::new(store.keys(&config.data, clock.now())?);
+    let sessions = Sessions::load(Arc::clone(&keys), clock.clone(), store.sessions()?)?;
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
@@ -107,7 +111,14 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let edge = Edge::new(commands.clone());
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
-    let app = api::App::new(commands.clone(), edge.clone(), webhooks, keys, &host);
+    let app = api::App::new(
+        commands.clone(),
+        edge.clone(),
+        webhooks,
+        keys,
+        sessions,
+        &host,
+    );
     Ok(Server {
         front: Front::new(api::router(app), edge),
         engine,

@@ -310,6 +310,9 @@ pub struct ListResponse {
     /// Hand it in as `cursor` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// The server's time as it answered, so that readers can say how far off a moment is; absent on servers that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
     /// The host's places for boxes that are up; absent on servers that do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotsView>,
@@ -384,12 +387,14 @@ mod account;
 mod capacity;
 mod files;
 mod procs;
+mod session;
 mod view;
 mod webhook;
 pub use account::*;
 pub use capacity::*;
 pub use files::*;
 pub use procs::*;
+pub use session::*;
 pub use view::*;
 pub use webhook::*;
 

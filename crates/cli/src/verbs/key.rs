@@ -2,6 +2,7 @@
 //! their credits.
 
 mod accounts;
+mod revoke;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ Examples:
   curl -H \"Authorization: Bearer $(icebox key --reveal)\" http://127.0.0.1:7070/v1/boxes
   icebox key new team --credits 100       an account of its own, which prints its key
   icebox key ls                           accounts, what they have left and when that is used up
+  icebox key ls team                      the keys of an account
+  icebox key revoke team 3f9a61c2d7b0     one of them is let in no more
   icebox key credits team --add 50
   icebox key credits team --unlimited")]
 pub(crate) struct Key {
@@ -46,6 +49,7 @@ enum Manage {
     Ls(accounts::Ls),
     New(accounts::New),
     Add(accounts::Add),
+    Revoke(revoke::Revoke),
     Credits(accounts::Credits),
 }
 
@@ -55,6 +59,7 @@ impl Key {
             Some(Manage::Ls(verb)) => verb.run()?,
             Some(Manage::New(verb)) => verb.run()?,
             Some(Manage::Add(verb)) => verb.run()?,
+            Some(Manage::Revoke(verb)) => verb.run()?,
             Some(Manage::Credits(verb)) => verb.run()?,
             None => {
                 let path = self.data.join(KEY_FILE);
@@ -75,6 +80,7 @@ impl Key {
             Some(Manage::Ls(verb)) => verb.remote.json,
             Some(Manage::New(verb)) => verb.remote.json,
             Some(Manage::Add(verb)) => verb.remote.json,
+            Some(Manage::Revoke(verb)) => verb.remote.json,
             Some(Manage::Credits(verb)) => verb.remote.json,
             None => false,
         }

@@ -1,6 +1,7 @@
 //! The verbs, one file each. Owns their list and what they share on the command line.
 
 mod completions;
+mod dashboard;
 mod demo;
 mod doctor;
 mod exec;
@@ -47,6 +48,7 @@ pub(crate) enum Verb {
     Ps(ps::Ps),
     Logs(logs::Logs),
     Open(open::Open),
+    Dashboard(dashboard::Dashboard),
     Freeze(freeze::Freeze),
     Wake(wake::Wake),
     Stop(stop::Stop),
@@ -71,6 +73,7 @@ impl Verb {
             Self::Ps(verb) => verb.run(),
             Self::Logs(verb) => verb.run(),
             Self::Open(verb) => verb.run(),
+            Self::Dashboard(verb) => verb.run(),
             Self::Freeze(verb) => verb.run(),
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
@@ -93,6 +96,7 @@ impl Verb {
             Self::Ps(verb) => verb.remote.json,
             Self::Logs(verb) => verb.remote.json,
             Self::Open(verb) => verb.remote.json,
+            Self::Dashboard(verb) => verb.remote.json,
             Self::Freeze(verb) => verb.many.remote.json,
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
@@ -117,6 +121,7 @@ impl Verb {
             | Self::Ps(_)
             | Self::Logs(_)
             | Self::Open(_)
+            | Self::Dashboard(_)
             | Self::Freeze(_)
             | Self::Wake(_)
             | Self::Stop(_)

@@ -68,9 +68,7 @@ impl Open {
         let signed = self.sign || view.private == Some(true);
         let url = if signed { &link.url } else { plain(&link.url) };
         printer::line(url)?;
-        if std::io::stdout().is_terminal() {
-            browse(url);
-        }
+        browse(url);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -80,8 +78,12 @@ fn plain(link: &str) -> &str {
     link.split_once(SIGNED).map_or(link, |(address, _)| address)
 }
 
-/// Opens the browser. The URL is on the screen already, so it is no error when there is none.
-fn browse(url: &str) {
+/// Opens the browser for whoever sits at this terminal. The URL is on the screen already, so it is no error when there is
+/// none.
+pub(super) fn browse(url: &str) {
+    if !std::io::stdout().is_terminal() {
+        return;
+    }
     let shown = |name: &str| std::env::var_os(name).is_some_and(|value| value != OsStr::new(""));
     let opener = if cfg!(target_os = "macos") {
         "open"

@@ -117,6 +117,7 @@ fn announce(config: &Config, host: &Capabilities) {
         Ok(()) => note("  freeze  to disk, memory and all"),
         Err(why) => note(&format!("  freeze  in RAM only: {why}")),
     }
+    note("  look    `icebox dashboard` prints a link that opens the dashboard, signed in");
     if config.test_clock {
         note("  clock   a test clock: time stands still until /v1/test/clock moves it");
     }

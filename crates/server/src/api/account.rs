@@ -3,12 +3,17 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use icebox_wire::rest::{AccountView, AccountsResponse, CreditsRequest, NewAccountRequest};
+use icebox_wire::rest::{
+    AccountView, AccountsResponse, CreditsRequest, KeyView, KeysResponse, NewAccountRequest,
+    OkResponse, RevokeKeyRequest,
+};
 
 use super::boxes::Nothing;
-use super::input::{Admin, Body};
+use super::input::Body;
+use super::who::Admin;
 use super::{App, error};
-use crate::commands::{Caller, Trouble};
+use crate::commands::trouble::timestamp;
+use crate::commands::{Caller, Trouble, key_id};
 
 pub(super) async fn own(
     State(app): State<App>,
@@ -46,6 +51,35 @@ pub(super) async fn add_key(
 ) -> Result<Response, Trouble> {
     let made = app.commands.new_key(&app.keys, &name).await?;
     Ok((error::CREATED, Json(made)).into_response())
+}
+
+pub(super) async fn keys(
+    State(app): State<App>,
+    _: Admin,
+    Path(name): Path<String>,
+) -> Result<Json<KeysResponse>, Trouble> {
+    let keys = app.commands.keys_of(&app.keys, &name).await?.into_iter();
+    let keys = keys.map(|holder| KeyView {
+        id: key_id(&holder.key),
+        created_at: timestamp(holder.created_at),
+        admin: holder.admin,
+        sessions: app.sessions.count(&holder),
+    });
+    Ok(Json(KeysResponse {
+        account: name,
+        keys: keys.collect(),
+    }))
+}
+
+pub(super) async fn revoke_key(
+    State(app): State<App>,
+    _: Admin,
+    Path(name): Path<String>,
+    Body(request): Body<RevokeKeyRequest>,
+) -> Result<Json<OkResponse>, Trouble> {
+    let account = app.commands.revoke_key(&app.keys, &name, &request).await?;
+    app.sessions.forget(account);
+    Ok(Json(OkResponse { ok: true }))
 }
 
 pub(super) async fn set_credits(

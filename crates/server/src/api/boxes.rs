@@ -9,6 +9,7 @@ use icebox_wire::rest::{BoxView, ListResponse, PatchRequest, StartRequest, WakeR
 use super::input::{Body, Params};
 use super::{App, capacity, error, view};
 use crate::commands::check::unfit;
+use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
 use crate::engine::Cursor;
 
@@ -48,6 +49,7 @@ pub(super) async fn list(
     Ok(Json(ListResponse {
         boxes,
         next_cursor,
+        at: Some(timestamp(app.commands.clock().now())),
         slots: Some(capacity::slots(&views.capacity())),
         notices: app.commands.notices(&caller, None),
     }))

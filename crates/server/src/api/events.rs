@@ -2,8 +2,8 @@
 //! browser resumes by itself, and JSON lines. Owns these forms; what is read is [`crate::commands`]'s.
 //!
 //! `since` (or `Last-Event-ID`, which wins) is the number of the last event that was seen: what comes after it is told.
-//! Without it everything that is kept is. JSON lines end at the newest event unless `follow=true`; server-sent events go
-//! on for ever. `limit` ends either form after so many.
+//! Without it everything that is kept is, or with `last` the newest so many. JSON lines end at the newest event unless
+//! `follow=true`; server-sent events go on for ever. `limit` ends either form after so many.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ pub(super) async fn events(
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Trouble> {
-    let params = params.only(&["since", "follow", "limit"])?;
+    let params = params.only(&["since", "last", "follow", "limit"])?;
     let largest = u64::try_from(i64::MAX).unwrap_or(u64::MAX);
     let since = match headers.get(LAST_EVENT_ID) {
         Some(id) => {
@@ -53,8 +53,13 @@ pub(super) async fn events(
         accept.to_ascii_lowercase().contains(SSE)
     });
     let limit = params.number("limit", 1..=LIMIT_MAX)?;
+    let last = params.number("last", 0..=LIMIT_MAX)?;
+    if params.get("since").is_some() && last.is_some() {
+        return Err(Trouble::bad("last", "left out where `since` is given"));
+    }
     let request = EventsRequest {
         since: since.and_then(|since| i64::try_from(since).ok()),
+        last: last.and_then(|last| usize::try_from(last).ok()),
         limit: limit.and_then(|limit| usize::try_from(limit).ok()),
         follow: params.flag("follow")? || sse,
     };

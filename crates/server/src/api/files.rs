@@ -48,8 +48,13 @@ pub(super) async fn read(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Trouble> {
-    let params = params.only(&["path"])?;
+    let params = params.only(&["path", "list"])?;
     let path = required(&params, "path")?;
+    if params.flag("list")? {
+        let mut listed = app.commands.list_folder(&caller, &id, path).await?;
+        listed.notices = app.commands.notices(&caller, BoxId::parse(&id));
+        return Ok(Json(listed).into_response());
+    }
     send(&app, &caller, &id, path).await
 }
 

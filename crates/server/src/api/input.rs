@@ -1,73 +1,21 @@
-//! Reading requests strictly: who calls, JSON bodies, and queries. Owns the words for input that cannot be read; what a
+//! Reading requests strictly: JSON bodies, and queries. Owns the words for input that cannot be read; what a
 //! value may be is said in [`crate::commands::check`].
 
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use icebox_wire::rest::AGENT_HEADER;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::App;
 use crate::commands::check::{takes, unfit};
-use crate::commands::{Caller, Kind, Trouble, is_agent_id};
-use crate::store::Holder;
+use crate::commands::{Kind, Trouble};
 
 /// The largest body, in bytes.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 /// How long it may take to arrive.
 const BODY_WAIT: Duration = Duration::from_secs(60);
-
-impl FromRequestParts<App> for Caller {
-    type Rejection = Trouble;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
-        let account = holder(parts, app)?.account;
-        let agent = parts.headers.get(AGENT_HEADER);
-        let agent = agent
-            .and_then(|value| value.to_str().ok())
-            .filter(|id| is_agent_id(id));
-        Ok(Self {
-            account,
-            agent: agent.map(Into::into),
-        })
-    }
-}
-
-/// Whoever calls has an admin's key.
-pub(super) struct Admin;
-
-impl FromRequestParts<App> for Admin {
-    type Rejection = Trouble;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
-        if holder(parts, app)?.admin {
-            return Ok(Self);
-        }
-        Err(Trouble::new(
-            Kind::Forbidden,
-            "only the admin key manages accounts; it is in `admin.key` in the server's data folder",
-        ))
-    }
-}
-
-fn holder(parts: &Parts, app: &App) -> Result<Holder, Trouble> {
-    let header = parts.headers.get(AUTHORIZATION);
-    let holder = header
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .and_then(|(_, key)| app.keys.holder(key.trim()));
-    holder.ok_or_else(|| {
-        Trouble::new(
-            Kind::Unauthorized,
-            "no valid key: send `Authorization: Bearer <key>`; \
-             the first one is in `admin.key` in the server's data folder",
-        )
-    })
-}
 
 /// A JSON body of which every field is known. An empty body reads as `{}`.
 pub(super) struct Body<T>(pub(super) T);

@@ -4,6 +4,7 @@
 mod account;
 mod boxes;
 mod capacity;
+mod dashboard;
 mod e2b;
 mod error;
 mod events;
@@ -13,20 +14,29 @@ mod links;
 mod mcp;
 mod ops;
 mod procs;
+mod session;
+mod terminal;
 mod view;
 mod webhooks;
+mod who;
 
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 
-use crate::commands::{Caller, Commands};
+use crate::commands::Commands;
 use crate::edge::Edge;
+use crate::edge::forward::Arrival;
+use crate::sessions::Sessions;
 use crate::store::Keys;
 use crate::webhooks::Webhooks;
+use who::WithKey;
 
 /// What every handler has.
 #[derive(Clone)]
@@ -35,28 +45,53 @@ pub struct App {
     webhooks: Webhooks,
     edge: Edge,
     keys: Arc<Keys>,
+    sessions: Sessions,
     host: Arc<str>,
 }
 
 impl App {
     /// Puts it together; `host` is what views call this machine.
     #[must_use]
-    pub fn new(commands: Commands, edge: Edge, webhooks: Webhooks, keys: Keys, host: &str) -> Self {
+    pub fn new(
+        commands: Commands,
+        edge: Edge,
+        webhooks: Webhooks,
+        keys: Arc<Keys>,
+        sessions: Sessions,
+        host: &str,
+    ) -> Self {
         Self {
             commands,
             edge,
             webhooks,
-            keys: Arc::new(keys),
+            keys,
+            sessions,
             host: host.into(),
         }
+    }
+}
+
+/// The address that a request came from, if it came over a connection.
+struct Peer(Option<IpAddr>);
+
+impl FromRequestParts<App> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        let arrival = parts.extensions.get::<Arrival>();
+        Ok(Self(arrival.map(|arrival| arrival.peer.ip())))
     }
 }
 
 /// All paths.
 pub fn router(app: App) -> Router {
     let mcp = mcp::Mcp::new(app.clone());
-    let mcp = async move |caller: Caller, request: Request| mcp.serve(caller, request).await;
+    let mcp = async move |who: WithKey, request: Request| mcp.serve(who.caller, request).await;
     let mut router = Router::new()
+        .route("/", get(dashboard::page))
+        .route("/app", get(dashboard::page))
+        .route("/app/", get(dashboard::page))
+        .route("/app/{*path}", get(dashboard::part))
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
         .route("/mcp", any(mcp))
@@ -64,8 +99,19 @@ pub fn router(app: App) -> Router {
         .route("/v1/account", get(account::own))
         .route("/v1/accounts", get(account::list).post(account::make))
         .route("/v1/accounts/{name}", get(account::one))
-        .route("/v1/accounts/{name}/keys", post(account::add_key))
+        .route(
+            "/v1/accounts/{name}/keys",
+            get(account::keys).post(account::add_key),
+        )
+        .route("/v1/accounts/{name}/keys/revoke", post(account::revoke_key))
         .route("/v1/accounts/{name}/credits", post(account::set_credits))
+        .route(
+            "/v1/session",
+            get(session::show)
+                .post(session::sign_in)
+                .delete(session::sign_out),
+        )
+        .route("/v1/session/links", post(session::link))
         .route("/v1/events", get(events::events))
         .route("/v1/webhooks", get(webhooks::list).post(webhooks::create))
         .route(
@@ -92,6 +138,7 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/boxes/{id}/sync", post(files::sync))
         .route("/v1/boxes/{id}/files", get(files::read).put(files::write))
+        .route("/v1/boxes/{id}/terminal", get(terminal::open))
         .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))

@@ -1,5 +1,6 @@
 //! Commands in a box: run, list, wait, stop, and their output as a stream. Translates only.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use axum::Json;
@@ -18,7 +19,9 @@ use super::App;
 use super::boxes::Nothing;
 use super::input::{Body, Params};
 use crate::commands::check::{is_exec_id, unfit};
-use crate::commands::{Caller, Kind, OutputPiece, OutputRequest, Reading, StreamName, Trouble};
+use crate::commands::{
+    Caller, Kind, Look, OutputPiece, OutputRequest, Reading, StreamName, Trouble,
+};
 
 const WAIT_MAX_SEC: u64 = 300;
 const GRACE_MAX_SEC: u64 = 60;
@@ -40,10 +43,17 @@ pub(super) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Json<ProcsResponse>, Trouble> {
-    params.only(&[])?;
-    let procs = app.commands.procs(&caller, &id).await?;
-    let notices = app.commands.notices(&caller, BoxId::parse(&id));
-    Ok(Json(ProcsResponse { procs, notices }))
+    let params = params.only(&["look"])?;
+    let procs = if params.flag("look")? {
+        app.commands.look_at_procs(&caller, &id).await?
+    } else {
+        Some(app.commands.procs(&caller, &id).await?)
+    };
+    Ok(Json(ProcsResponse {
+        asleep: procs.is_none(),
+        procs: procs.unwrap_or_default(),
+        notices: app.commands.notices(&caller, BoxId::parse(&id)),
+    }))
 }
 
 pub(super) async fn one(
@@ -81,7 +91,8 @@ pub(super) async fn output(
     Path((id, exec_id)): Path<(String, String)>,
     params: Params,
 ) -> Result<Response, Trouble> {
-    let params = params.only(&["stream", "offset", "follow"])?;
+    let params = params.only(&["stream", "offset", "follow", "look"])?;
+    let look = params.flag("look")?;
     let request = OutputRequest {
         exec_id: known(&exec_id)?.to_owned(),
         stream: match params.get("stream") {
@@ -92,23 +103,42 @@ pub(super) async fn output(
         offset: params.number("offset", 0..=u64::MAX)?.unwrap_or(0),
         follow: params.flag("follow")?,
     };
-    let first = app.commands.output(&caller, &id, request).await?;
-    let mut headers = HeaderMap::new();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    headers.insert(OUTPUT_OFFSET_HEADER, first.offset.into());
-    if let Some(gap) = &first.gap {
-        let gap = HeaderValue::try_from(format!("{}-{}", gap.start, gap.end));
-        // Digits and a dash are always fit for a header.
-        headers.extend(
-            gap.ok()
-                .map(|gap| (HeaderName::from_static(OUTPUT_GAP_HEADER), gap)),
-        );
+    if look {
+        if request.follow {
+            let text =
+                "looking ends at once: ask again from where the answer ended, or leave out `look`";
+            return Err(Trouble::new(Kind::BadRequest, text).with("field", "follow"));
+        }
+        let offset = request.offset;
+        let seen = app.commands.look_at_output(&caller, &id, request).await?;
+        // A box that does not run writes nothing.
+        let seen = seen.unwrap_or_else(|| Look {
+            offset,
+            bytes: bytes::Bytes::new(),
+            gap: None,
+        });
+        let headers = about(seen.offset, seen.gap.as_ref());
+        return Ok((headers, seen.bytes).into_response());
     }
+    let first = app.commands.output(&caller, &id, request).await?;
+    let headers = about(first.offset, first.gap.as_ref());
     let body = Bytes::from_stream(stream::unfold(Step::Have(first), step));
     Ok((headers, body).into_response())
+}
+
+/// What is said of output besides its bytes.
+fn about(offset: u64, gap: Option<&Range<u64>>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let kind = HeaderValue::from_static("application/octet-stream");
+    headers.insert(CONTENT_TYPE, kind);
+    headers.insert(OUTPUT_OFFSET_HEADER, offset.into());
+    if let Some(gap) = gap {
+        let gap = HeaderValue::try_from(format!("{}-{}", gap.start, gap.end));
+        // Digits and a dash are always fit for a header.
+        let name = HeaderName::from_static(OUTPUT_GAP_HEADER);
+        headers.extend(gap.ok().map(|gap| (name, gap)));
+    }
+    headers
 }
 
 /// How far a streamed answer is.

@@ -30,6 +30,7 @@ const FIELDS: &[&str] = &[
     "idleTimeoutMin",
     "stopsAt",
     "restorableUntil",
+    "keep",
     "waitsForRoom",
     "freeze",
     "tier",
@@ -117,6 +118,7 @@ impl App {
                 .and_then(|ms| u32::try_from(ms / MIN).ok()),
             stops_at: forecast.stops_at.map(timestamp),
             restorable_until: forecast.restorable_until.map(timestamp),
+            keep: sandbox.keep,
             waits_for_room,
             freeze: freeze(&forecast),
             tier: frozen.map(|frozen| match frozen.tier() {

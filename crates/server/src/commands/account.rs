@@ -1,4 +1,4 @@
-//! Accounts: what their credits are, changing them, and making accounts and keys. Owns the limits of amounts and the words
+//! Accounts: what their credits are, changing them, and making accounts. Owns the limits of amounts and the words
 //! about credits; what they mean for a box is the rules' (4.12, 5.3).
 
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use icebox_wire::rest::{
 };
 
 use super::check::unfit;
+use super::keys::new_key;
 use super::trouble::{Kind, Trouble, stamp, timestamp};
 use super::{Caller, Commands};
 use crate::engine::{Account, AccountChange, AskError, CreditsChange, MOST_CREDITS};
@@ -21,8 +22,6 @@ use crate::store::Keys;
 const MICRO: f64 = 1_000_000.0;
 /// The longest name of an account, in characters.
 const NAME_LEN: usize = 60;
-/// The most keys an account may have.
-const MOST_KEYS: usize = 1_000;
 
 impl Commands {
     /// The caller's own account.
@@ -65,6 +64,7 @@ impl Commands {
             make: false,
             credits: Some(credits),
             key: None,
+            revoked: None,
         };
         let account = self.change_account(change).await?;
         Ok(self.account_view(&account))
@@ -96,29 +96,11 @@ impl Commands {
             make: true,
             credits,
             key: Some(hash),
+            revoked: None,
         };
         let account = self.change_account(change).await?;
-        keys.add(hash, account.id);
-        Ok(new_key(&account.name, key))
-    }
-
-    /// Makes another key for an account.
-    pub async fn new_key(&self, keys: &Keys, name: &str) -> Result<NewKeyResponse, Trouble> {
-        let account = self.find_account(name)?;
-        if keys.count(account.id) >= MOST_KEYS {
-            let text = format!("the account `{name}` has {MOST_KEYS} keys, which is the most");
-            return Err(Trouble::new(Kind::Busy, text));
-        }
-        let (key, hash) = Keys::fresh();
-        let change = AccountChange {
-            name: account.name,
-            make: false,
-            credits: None,
-            key: Some(hash),
-        };
-        let account = self.change_account(change).await?;
-        keys.add(hash, account.id);
-        Ok(new_key(&account.name, key))
+        keys.add(hash, account.id, self.0.clock.now());
+        Ok(new_key(&account.name, key, &hash))
     }
 
     /// What to say under a result of this account, when its credits are about to run out or have (rule 4.12).
@@ -138,12 +120,12 @@ impl Commands {
         })
     }
 
-    fn find_account(&self, name: &str) -> Result<Account, Trouble> {
+    pub(super) fn find_account(&self, name: &str) -> Result<Account, Trouble> {
         let account = self.0.engine.accounts().find(name);
         account.ok_or_else(|| no_such_account(name))
     }
 
-    async fn change_account(&self, change: AccountChange) -> Result<Account, Trouble> {
+    pub(super) async fn change_account(&self, change: AccountChange) -> Result<Account, Trouble> {
         let name = Arc::clone(&change.name);
         let changed = self.0.engine.change_account(change).await;
         changed.map_err(|error| {
@@ -184,13 +166,6 @@ fn credits_view(account: &Account, now: Time) -> CreditsView {
 )]
 fn credits(micro: MicroCredits) -> f64 {
     micro as f64 / MICRO
-}
-
-fn new_key(account: &str, key: String) -> NewKeyResponse {
-    NewKeyResponse {
-        account: account.to_owned(),
-        key,
-    }
 }
 
 fn no_such_account(name: &str) -> Trouble {

@@ -53,6 +53,15 @@ impl Outbox {
         page.map_err(|error| Trouble::internal(&error))?
             .map_err(|error| Trouble::internal(&error))
     }
+
+    async fn before_last(&self, account: AccountId, last: usize) -> Result<Option<i64>, Trouble> {
+        let reader = Arc::clone(&self.reader);
+        let find = move || reader.before_last(account, last);
+        let found = tokio::task::spawn_blocking(find).await;
+        found
+            .map_err(|error| Trouble::internal(&error))?
+            .map_err(|error| Trouble::internal(&error))
+    }
 }
 
 /// Which events to read.
@@ -60,6 +69,8 @@ impl Outbox {
 pub struct EventsRequest {
     /// After the one with this number; absent: from the oldest that is kept.
     pub since: Option<i64>,
+    /// Where `since` is absent: from so many before the newest on.
+    pub last: Option<usize>,
     /// At most so many.
     pub limit: Option<usize>,
     /// Go on with what happens, instead of ending at the newest.
@@ -99,9 +110,12 @@ impl Commands {
             })?;
         let news = self.0.engine.views().told();
         let page = PAGE.min(request.limit.unwrap_or(PAGE));
-        let since = request.since.unwrap_or(0);
-        let first = outbox.page(caller.account, since, page).await?;
-        let position = request.since.unwrap_or(first.oldest - 1);
+        let from = match (request.since, request.last) {
+            (None, Some(last)) => outbox.before_last(caller.account, last).await?,
+            (since, _) => since,
+        };
+        let first = outbox.page(caller.account, from.unwrap_or(0), page).await?;
+        let position = from.unwrap_or(first.oldest - 1);
         if position > first.newest {
             let most = format!("at most {}, the number of the newest event", first.newest);
             return Err(Trouble::bad("since", most));

@@ -318,7 +318,7 @@ fn broke_off(error: &ConnectError) -> bool {
 }
 
 /// What the daemon said, for a caller.
-fn said(error: &ConnectError) -> Trouble {
+pub(super) fn said(error: &ConnectError) -> Trouble {
     let text = error.message.clone();
     let text = text.unwrap_or_else(|| "the box's daemon gave no reason".to_owned());
     let callers = [

@@ -7,9 +7,12 @@ mod downloads;
 mod events;
 mod exec;
 mod files;
+mod folder;
 mod jobs;
+mod keys;
 mod life;
 mod link;
+mod look;
 mod notices;
 mod output;
 mod pause;
@@ -17,6 +20,7 @@ mod presence;
 mod reach;
 mod room;
 mod start;
+mod terminal;
 pub mod trouble;
 mod wait;
 
@@ -24,6 +28,7 @@ use std::sync::Arc;
 
 use icebox_lifecycle::{BoxId, CallKind};
 use icebox_wire::rest::ProcView;
+use tokio::sync::Semaphore;
 
 use crate::boxd::Boxds;
 use crate::clock::Clock;
@@ -38,10 +43,13 @@ use crate::usage::Usage;
 pub use events::{EventReader, EventsRequest, event_view};
 pub use files::{Content, Download, SyncRequest};
 pub use jobs::Waited;
+pub use keys::key_id;
 pub use link::Link;
+pub use look::Look;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
+pub use terminal::{Heard, Keyboard, Screen, Terminal, TerminalSize};
 pub use trouble::{Kind, Trouble};
 
 /// Who asks.
@@ -68,6 +76,9 @@ struct Inner {
     presences: Presences,
     usage: Usage,
     downloads: downloads::Downloads,
+    looks: look::Looks,
+    /// Free places for terminals.
+    terminals: Arc<Semaphore>,
 }
 
 impl Commands {
@@ -93,6 +104,8 @@ impl Commands {
             presences: Presences::default(),
             usage: Usage::default(),
             downloads: downloads::Downloads::default(),
+            looks: look::Looks::default(),
+            terminals: Arc::new(Semaphore::new(terminal::MOST)),
         }))
     }
 

@@ -35,12 +35,22 @@ pub struct OutputRequest {
 }
 
 /// A stream of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamName {
     /// Its standard output.
     Stdout,
     /// Its standard error.
     Stderr,
+}
+
+impl StreamName {
+    /// What the daemon calls it.
+    pub(super) fn on_the_wire(self) -> Stream {
+        match self {
+            Self::Stdout => Stream::STREAM_STDOUT,
+            Self::Stderr => Stream::STREAM_STDERR,
+        }
+    }
 }
 
 /// Output being read.
@@ -130,10 +140,7 @@ impl Reading {
     }
 
     async fn ask(&self, wait: Duration) -> Result<OutputResponse, Trouble> {
-        let stream = match self.request.stream {
-            StreamName::Stdout => Stream::STREAM_STDOUT,
-            StreamName::Stderr => Stream::STREAM_STDERR,
-        };
+        let stream = self.request.stream.on_the_wire();
         let request = boxd::OutputRequest {
             exec_id: self.request.exec_id.clone(),
             stream: stream.into(),
@@ -158,7 +165,7 @@ impl Reading {
 }
 
 /// What is missing at or behind the offset that was asked for.
-fn gap(from: u64, answer: &OutputResponse) -> Option<Range<u64>> {
+pub(super) fn gap(from: u64, answer: &OutputResponse) -> Option<Range<u64>> {
     let missing = if answer.data_offset > from {
         from..answer.data_offset
     } else {

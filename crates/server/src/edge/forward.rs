@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use super::pool::{ForwardError, Upstreams};
 use super::pool::{Line, Reuse};
+use crate::{cookies, sessions};
 
 /// How long the program may take to begin its answer.
 const HEAD_LIMIT: Duration = Duration::from_secs(900);
@@ -156,6 +157,10 @@ fn rewrite(parts: &mut Parts, scheme: &str) -> Option<HeaderValue> {
     let authority = parts.uri.authority().map(|authority| authority.to_string());
     strip(&mut parts.headers);
     let headers = &mut parts.headers;
+    for name in sessions::COOKIES {
+        // It is for the server alone.
+        cookies::take(headers, name);
+    }
     if let Some(protocol) = &upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol.clone());
@@ -296,18 +301,21 @@ fn answer(
     ))
 }
 
-/// A cookie is for the host that sets it: with `Domain` it would reach the other boxes and the API.
+/// A cookie is for the host that sets it: with `Domain` it would reach the other boxes and the API. None signs anybody in.
 fn host_only_cookies(headers: &mut HeaderMap) {
-    let has_domain = |value: &HeaderValue| {
-        let parts = value.as_bytes().split(|byte| *byte == b';').skip(1);
-        parts.into_iter().any(is_domain)
+    let odd = |value: &HeaderValue| {
+        let mut parts = value.as_bytes().split(|byte| *byte == b';');
+        parts.next().is_some_and(is_session) || parts.any(is_domain)
     };
-    if !headers.get_all(SET_COOKIE).iter().any(has_domain) {
+    if !headers.get_all(SET_COOKIE).iter().any(odd) {
         return;
     }
     let cookies: Vec<HeaderValue> = headers.get_all(SET_COOKIE).iter().cloned().collect();
     headers.remove(SET_COOKIE);
     for cookie in cookies {
+        if is_session(cookie.as_bytes()) {
+            continue;
+        }
         let parts = cookie.as_bytes().split(|byte| *byte == b';').enumerate();
         let kept: Vec<&[u8]> = parts
             .filter(|(n, part)| *n == 0 || !is_domain(part))
@@ -317,6 +325,13 @@ fn host_only_cookies(headers: &mut HeaderMap) {
             headers.append(SET_COOKIE, cookie);
         }
     }
+}
+
+/// Whether a cookie would sign somebody in.
+fn is_session(cookie: &[u8]) -> bool {
+    let name = cookie.split(|byte| *byte == b'=').next().unwrap_or(cookie);
+    let name = name.trim_ascii();
+    sessions::COOKIES.iter().any(|ours| name == ours.as_bytes())
 }
 
 fn is_domain(part: &[u8]) -> bool {

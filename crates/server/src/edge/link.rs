@@ -4,10 +4,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use http::header::{COOKIE, HeaderMap, HeaderValue};
+use http::header::HeaderMap;
 use icebox_lifecycle::time::SEC;
 use icebox_lifecycle::{BoxId, Time};
 use sha2::Sha256;
+
+use crate::cookies;
 
 /// Where a link leads first.
 pub(super) const ENTER_PATH: &str = "/.icebox/enter";
@@ -77,34 +79,13 @@ pub(super) fn cookie(scheme: &str, token: &str, now: Time, end: Time) -> String 
 
 /// Takes our cookie out of a request: it is nothing for the program. Gives the tokens in it.
 pub(super) fn take_cookies(headers: &mut HeaderMap, scheme: &str) -> Vec<String> {
-    let name = cookie_name(scheme);
-    let mut tokens = Vec::new();
-    let mut left: Vec<String> = Vec::new();
-    let lines: Vec<HeaderValue> = headers.get_all(COOKIE).iter().cloned().collect();
-    for line in &lines {
-        let Ok(line) = line.to_str() else { continue };
-        for pair in line.split(';').map(str::trim) {
-            match pair.split_once('=') {
-                Some((found, token)) if found == name => tokens.push(token.to_owned()),
-                Some(_) | None => left.push(pair.to_owned()),
-            }
-        }
-    }
-    if tokens.is_empty() {
-        return tokens;
-    }
-    headers.remove(COOKIE);
-    let left = left.join("; ");
-    if !left.is_empty()
-        && let Ok(left) = HeaderValue::from_str(&left)
-    {
-        headers.insert(COOKIE, left);
-    }
-    tokens
+    cookies::take(headers, cookie_name(scheme))
 }
 
 #[cfg(test)]
 mod tests {
+    use http::header::COOKIE;
+
     use super::*;
 
     #[test]

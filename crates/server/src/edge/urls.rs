@@ -12,6 +12,8 @@ pub struct Urls {
     domain: String,
     /// With its colon; empty where browsers know it.
     port: String,
+    /// Something in front of the server passes requests on.
+    in_front: bool,
 }
 
 impl Urls {
@@ -29,6 +31,7 @@ impl Urls {
             } else {
                 format!(":{port}")
             },
+            in_front: config.edge.public.is_some(),
         }
     }
 
@@ -45,8 +48,25 @@ impl Urls {
             scheme,
             domain,
             port,
+            ..
         } = self;
         format!("{scheme}://{place}-{id}.{domain}{port}/")
+    }
+
+    /// The server itself, as whoever asked for `asked` finds it; from outside, where something in front passes requests on.
+    #[must_use]
+    pub fn of_server(&self, asked: &str) -> String {
+        let Self {
+            scheme,
+            domain,
+            port,
+            ..
+        } = self;
+        if self.in_front || asked.is_empty() {
+            format!("{scheme}://{domain}{port}")
+        } else {
+            format!("{scheme}://{asked}")
+        }
     }
 
     /// A signed link to it.

@@ -37,6 +37,8 @@ pub struct AccountChange {
     pub credits: Option<CreditsChange>,
     /// A key that it gets.
     pub key: Option<KeyHash>,
+    /// A key that it loses, with every session that came of it.
+    pub revoked: Option<KeyHash>,
 }
 
 /// What is to become of the credits of an account.
@@ -76,6 +78,7 @@ pub(super) struct Books {
 struct Page {
     account: Account,
     keys: Vec<KeyHash>,
+    revoked: Vec<KeyHash>,
     /// Somebody asked for it, so that it must survive a power cut.
     asked: bool,
 }
@@ -85,6 +88,7 @@ impl Page {
         Self {
             account,
             keys: Vec::new(),
+            revoked: Vec::new(),
             asked: false,
         }
     }
@@ -266,6 +270,7 @@ impl Core {
         let page = page.or_insert_with(|| Page::of(account.clone()));
         page.account = account;
         page.keys.extend(change.key);
+        page.revoked.extend(change.revoked);
         page.asked = true;
         // Boxes whose freeze failed run on; they have to know that it is not wanted any more.
         self.look_at_boxes_of(id, turn.now);
@@ -331,6 +336,7 @@ impl Core {
                 at: turn.now,
                 ledger,
                 keys: page.keys.clone(),
+                revoked: page.revoked.clone(),
             });
         }
     }
@@ -457,6 +463,7 @@ mod tests {
             make: false,
             credits: Some(CreditsChange::Set(micro)),
             key: None,
+            revoked: None,
         };
         Message::Account(Box::new(change), reply)
     }

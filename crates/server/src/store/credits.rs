@@ -34,6 +34,8 @@ pub struct PutAccount {
     pub ledger: Ledger,
     /// Keys that it gets.
     pub keys: Vec<KeyHash>,
+    /// Keys that it loses, with every session that came of them.
+    pub revoked: Vec<KeyHash>,
 }
 
 impl Store {
@@ -76,6 +78,10 @@ pub(super) fn put(tx: &Transaction<'_>, put: &PutAccount) -> rusqlite::Result<()
     for key in &put.keys {
         tx.prepare_cached("INSERT INTO keys VALUES (?1, ?2, 'key', ?3)")?
             .execute(params![key, id, put.at.0])?;
+    }
+    for key in &put.revoked {
+        tx.prepare_cached("DELETE FROM keys WHERE hash = ?1 AND account = ?2")?
+            .execute(params![key, id])?;
     }
     Ok(())
 }

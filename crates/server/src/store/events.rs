@@ -89,6 +89,22 @@ impl Reader {
         let mut db = self.lock();
         page(&mut db, account, after, limit).map_err(StoreError::Read)
     }
+
+    /// The number after which an account has just so many events; `None` when it has no more than that. Blocks likewise.
+    pub fn before_last(&self, account: AccountId, last: usize) -> Result<Option<i64>, StoreError> {
+        let db = self.lock();
+        let find = || {
+            db.prepare_cached(
+                "SELECT seq FROM events WHERE account = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2",
+            )?
+            .query_row(
+                params![account.0, i64::try_from(last).unwrap_or(i64::MAX)],
+                |row| row.get(0),
+            )
+            .optional()
+        };
+        find().map_err(StoreError::Read)
+    }
 }
 
 fn page(

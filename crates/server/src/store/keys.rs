@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use icebox_lifecycle::Time;
 use rusqlite::{Connection, params};
@@ -30,16 +30,24 @@ pub type KeyHash = [u8; 32];
 const ADMIN: &str = "admin";
 
 /// All keys, in memory: a call is let in without touching the disk.
-#[derive(Debug, Default)]
-pub struct Keys(RwLock<HashMap<KeyHash, Holder>>);
+#[derive(Debug)]
+pub struct Keys {
+    held: RwLock<HashMap<KeyHash, Holder>>,
+    /// The one in the admin's key file.
+    of_file: KeyHash,
+}
 
 /// Who has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
+    /// What is kept of the key.
+    pub key: KeyHash,
     /// Whose it is.
     pub account: AccountId,
     /// It is an admin's, who may manage accounts.
     pub admin: bool,
+    /// When it was made.
+    pub created_at: Time,
 }
 
 impl Keys {
@@ -49,22 +57,53 @@ impl Keys {
         if !is_well_formed(key) {
             return None;
         }
-        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        keys.get(&hash(key)).copied()
+        self.holder_of(&hash(key))
     }
 
-    /// How many keys an account has.
+    /// Whose key it is of which this is kept.
     #[must_use]
-    pub fn count(&self, account: AccountId) -> usize {
-        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        keys.values().filter(|key| key.account == account).count()
+    pub fn holder_of(&self, key: &KeyHash) -> Option<Holder> {
+        self.read().get(key).copied()
+    }
+
+    /// The keys of an account, oldest first.
+    #[must_use]
+    pub fn of(&self, account: AccountId) -> Vec<Holder> {
+        let keys = self.read();
+        let of_account = keys.values().filter(|key| key.account == account);
+        let mut list: Vec<Holder> = of_account.copied().collect();
+        list.sort_by_key(|holder| (holder.created_at, holder.key));
+        list
+    }
+
+    /// Whether a key is the one in the admin's key file, which every start lets in.
+    #[must_use]
+    pub fn is_of_file(&self, key: &KeyHash) -> bool {
+        *key == self.of_file
     }
 
     /// Lets a key in that was recorded for an account.
-    pub fn add(&self, key: KeyHash, account: AccountId) {
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let admin = false;
-        keys.entry(key).or_insert(Holder { account, admin });
+    pub fn add(&self, key: KeyHash, account: AccountId, created_at: Time) {
+        let mut keys = self.write();
+        keys.entry(key).or_insert(Holder {
+            key,
+            account,
+            admin: false,
+            created_at,
+        });
+    }
+
+    /// Lets a key in no more.
+    pub fn remove(&self, key: &KeyHash) {
+        self.write().remove(key);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<KeyHash, Holder>> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<KeyHash, Holder>> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A key that nobody has yet, and what is kept of it.
@@ -99,7 +138,10 @@ impl Store {
             }
         };
         enroll(&mut self.db, &key, now).map_err(StoreError::Write)?;
-        all(&self.db).map_err(StoreError::Read)
+        Ok(Keys {
+            held: RwLock::new(all(&self.db).map_err(StoreError::Read)?),
+            of_file: hash(&key),
+        })
     }
 }
 
@@ -135,15 +177,18 @@ fn enroll(db: &mut Connection, key: &str, now: Time) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-fn all(db: &Connection) -> rusqlite::Result<Keys> {
-    let mut query = db.prepare("SELECT hash, account, label = ?1 FROM keys")?;
+fn all(db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Holder>> {
+    let mut query = db.prepare("SELECT hash, account, label = ?1, created_ms FROM keys")?;
     let rows = query.query_map([ADMIN], |row| {
-        let account = AccountId(row.get(1)?);
-        let admin = row.get(2)?;
-        Ok((row.get(0)?, Holder { account, admin }))
+        let holder = Holder {
+            key: row.get(0)?,
+            account: AccountId(row.get(1)?),
+            admin: row.get(2)?,
+            created_at: Time(row.get(3)?),
+        };
+        Ok((holder.key, holder))
     })?;
-    let keys = rows.collect::<rusqlite::Result<HashMap<_, _>>>()?;
-    Ok(Keys(RwLock::new(keys)))
+    rows.collect()
 }
 
 fn is_well_formed(key: &str) -> bool {
@@ -155,6 +200,8 @@ fn is_well_formed(key: &str) -> bool {
     })
 }
 
-fn hash(key: &str) -> KeyHash {
-    Sha256::digest(key).into()
+/// What is kept of a secret of so many random bits that nobody can try them all.
+#[must_use]
+pub fn hash(secret: &str) -> KeyHash {
+    Sha256::digest(secret).into()
 }

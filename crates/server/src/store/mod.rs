@@ -10,6 +10,7 @@ mod hook;
 mod keys;
 mod row;
 mod schema;
+mod sessions;
 mod webhooks;
 
 use std::fs::File;
@@ -34,7 +35,8 @@ pub use events::{Announced, EventPage, Told};
 pub use gaps::Gap;
 pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
 pub use hook::{Delivery, Due, Fill, Hook, HookChange, Then, Tried};
-pub use keys::{ADMIN_KEY_FILE, Holder, KeyHash, Keys};
+pub use keys::{ADMIN_KEY_FILE, Holder, KeyHash, Keys, hash};
+pub use sessions::{Proof, SecretHash, SessionTables, StoredLink, StoredSession};
 pub use webhooks::Hooks;
 
 /// How many reasons are kept for each box.

@@ -115,6 +115,22 @@ const STEPS: &[&str] = &[
     CREATE INDEX deliveries_line ON deliveries (hook, box, seq) WHERE state = 'waiting';
     CREATE INDEX deliveries_over ON deliveries (hook, seq) WHERE state <> 'waiting';
 ",
+    // Browsers that are signed in, and links with which one may. Both end with the key behind them.
+    "
+    CREATE TABLE sessions (
+        hash BLOB PRIMARY KEY,
+        key BLOB NOT NULL REFERENCES keys (hash) ON DELETE CASCADE,
+        created_ms INTEGER NOT NULL,
+        expires_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX sessions_of ON sessions (key);
+    CREATE TABLE session_links (
+        hash BLOB PRIMARY KEY,
+        key BLOB NOT NULL REFERENCES keys (hash) ON DELETE CASCADE,
+        expires_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX session_links_of ON session_links (key);
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

@@ -2,6 +2,7 @@
 //! and with the test clock. Time moves only when a test moves it.
 
 mod credits;
+mod dashboard;
 mod e2b;
 mod edge;
 mod edge_stream;
@@ -17,6 +18,7 @@ mod receiver;
 mod restart;
 mod rig;
 mod room;
+mod session;
 mod steps;
 mod wake;
 mod webhooks;

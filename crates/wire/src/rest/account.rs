@@ -87,4 +87,7 @@ pub struct NewKeyResponse {
     pub account: String,
     /// A key for it. The server keeps its hash only, so that nobody is told again.
     pub key: String,
+    /// The id by which it is listed and revoked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
 }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct ProcsResponse {
     /// Commands that run, then ended ones that are still known, newest first.
     pub procs: Vec<ProcView>,
+    /// The box was only looked at (`look`) and does not run, so that its commands are not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asleep: bool,
     /// What the caller has to know besides: boxes that are about to be stopped (rule 6.4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,

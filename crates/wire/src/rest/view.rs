@@ -103,6 +103,9 @@ pub struct BoxView {
     /// Until when it can be brought back (rule 6.5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restorable_until: Option<Timestamp>,
+    /// It is pinned: no rule stops it while it is frozen (rule 13.5).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
     /// Its place in the queue for room on the host: somebody wants it awake, or back (rule 5.9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for_room: Option<WaitView>,

@@ -11,9 +11,12 @@ use crate::printer::{self, Cell};
 use crate::settings::Remote;
 use crate::words::Now;
 
-/// List accounts: what they have left, what they use and when that is used up
+/// List accounts: what they have left, what they use and when that is used up; or the keys of one
 #[derive(Args)]
 pub(super) struct Ls {
+    /// List the keys of this account: their ids, and how many browsers are signed in with each
+    #[arg(value_name = "ACCOUNT")]
+    account: Option<String>,
     #[command(flatten)]
     pub(super) remote: Remote,
 }
@@ -82,6 +85,9 @@ pub(super) struct Credits {
 
 impl Ls {
     pub(super) fn run(self) -> Result<(), CliError> {
+        if let Some(account) = &self.account {
+            return super::revoke::list(account, &self.remote);
+        }
         let answer = self.remote.client()?.get("/v1/accounts")?;
         if self.remote.json {
             return printer::line(&answer.text);
