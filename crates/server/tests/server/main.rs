@@ -19,5 +19,6 @@ mod rig;
 mod room;
 mod session;
 mod steps;
+mod tls;
 mod wake;
 mod webhooks;
