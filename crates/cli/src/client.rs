@@ -12,9 +12,9 @@ use ureq::Agent;
 use ureq::http::{Method, Request, Response};
 
 use crate::error::CliError;
+use crate::settings::Server;
+use crate::trust;
 
-/// How long a connection may take to open.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an answer that needs no work of a box may take.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(30);
 /// How long an answer that starts, freezes, wakes or stops a box may take: a dump alone may take 15 minutes.
@@ -90,19 +90,12 @@ impl Stream {
 }
 
 impl Client {
-    /// A client for the server at `base`; `key`, or why there is none.
-    pub(crate) fn new(base: String, key: Result<String, String>) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .no_delay(true)
-            .timeout_connect(Some(CONNECT_LIMIT))
-            .user_agent(concat!("icebox/", env!("CARGO_PKG_VERSION")));
+    /// A client for a server.
+    pub(crate) fn new(server: Server) -> Self {
         Self {
-            agent: config.build().into(),
-            base,
-            key,
+            agent: server.trust.agent().build().into(),
+            base: server.base,
+            key: server.key,
         }
     }
 
@@ -256,6 +249,11 @@ impl Client {
                 | ureq::Error::ConnectionFailed
                 | ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve)
         ) || matches!(&source, ureq::Error::Io(error) if is_refused(error));
+        if let Some(trouble) = trust::trouble(&source) {
+            let unknown = matches!(trouble, rustls::Error::InvalidCertificate(_));
+            let why = trouble.to_string();
+            return CliError::NoTls { url, why, unknown };
+        }
         let source = source.into_io();
         if unreachable {
             CliError::Unreachable { url, source }

@@ -31,6 +31,16 @@ pub(crate) enum CliError {
         /// How it broke.
         source: io::Error,
     },
+    /// There is no TLS with it.
+    #[error("no TLS with {url}: {why}")]
+    NoTls {
+        /// Which server.
+        url: String,
+        /// Why not.
+        why: String,
+        /// It is there, and nobody vouches for it.
+        unknown: bool,
+    },
     /// The server is there but did not answer in time.
     #[error("the server at {url} did not answer within {limit_s} s")]
     NoAnswer {
@@ -140,6 +150,7 @@ impl CliError {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::Lost { .. } => "lost",
+            Self::NoTls { .. } => "no_tls",
             Self::NoAnswer { .. } => "no_answer",
             Self::Api { body, .. } => &body.code,
             Self::NotUnderstood { .. } => "not_understood",
@@ -166,6 +177,11 @@ impl CliError {
                 "the call may have taken effect: look with `icebox status`, and at the server's log"
                     .to_owned()
             }
+            Self::NoTls { unknown: true, .. } => {
+                "if its authority is its own, copy the file that `icebox tls ca` shows there, and name it with --ca or ICEBOX_CA"
+                    .to_owned()
+            }
+            Self::NoTls { .. } => "a server without TLS is at http://".to_owned(),
             Self::NoAnswer { .. } => {
                 "the call may still take effect: look with `icebox status`".to_owned()
             }
@@ -181,7 +197,7 @@ impl CliError {
                     .to_owned()
             }
             Self::Url { .. } => {
-                "it looks like http://127.0.0.1:7070 (for TLS, go through a tunnel)".to_owned()
+                "it looks like http://127.0.0.1:7070 or https://boxes.example.com".to_owned()
             }
             Self::NoBox(_) => "`icebox ls --all` shows what there is".to_owned(),
             Self::Ambiguous { .. } => "give more of the id".to_owned(),
@@ -235,6 +251,7 @@ impl CliError {
             }
             Self::Unreachable { .. }
             | Self::Lost { .. }
+            | Self::NoTls { .. }
             | Self::NoAnswer { .. }
             | Self::NotUnderstood { .. }
             | Self::NoKey(_)
@@ -265,6 +282,7 @@ impl CliError {
             Self::Usage(_) | Self::Url { .. } | Self::Config(_) => 2,
             Self::Unreachable { .. }
             | Self::Lost { .. }
+            | Self::NoTls { .. }
             | Self::NoAnswer { .. }
             | Self::Api { .. }
             | Self::NotUnderstood { .. }

@@ -12,6 +12,7 @@ mod select;
 mod settings;
 mod stopwatch;
 mod text;
+mod trust;
 mod verbs;
 mod words;
 

@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::client::Client;
 use crate::error::CliError;
+use crate::trust::Trust;
 
 /// Where a server keeps everything when nothing else is said.
 pub(crate) use icebox_server::config::DEFAULT_DATA;
@@ -21,34 +22,79 @@ const MAX_KEY_BYTES: usize = 256;
 /// The flags of every verb that talks to a server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Remote {
-    /// The server
-    #[arg(long, env = "ICEBOX_URL", default_value = DEFAULT_URL, hide_env_values = true, help_heading = "Server")]
-    url: String,
+    /// The server [default: the one on this machine]
+    #[arg(
+        long,
+        env = "ICEBOX_URL",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    url: Option<String>,
     /// The server's folder: its admin.key is used when ICEBOX_API_KEY is not set and the server is on this machine
     #[arg(long, env = "ICEBOX_DATA", default_value = DEFAULT_DATA, hide_env_values = true, help_heading = "Server")]
     data: PathBuf,
+    /// Who vouches for the server, besides whom this machine trusts: certificates in PEM form
+    #[arg(
+        long,
+        env = "ICEBOX_CA",
+        value_name = "FILE",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    ca: Option<PathBuf>,
     /// Print the server's answer as JSON, and errors as JSON on standard error
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+/// A server, and how it is spoken to.
+pub(crate) struct Server {
+    /// Its address, without a slash at the end.
+    pub(crate) base: String,
+    /// The key for it, or why there is none.
+    pub(crate) key: Result<String, String>,
+    /// Who vouches for it.
+    pub(crate) trust: Trust,
+}
+
 impl Remote {
     /// A client for that server.
     pub(crate) fn client(&self) -> Result<Client, CliError> {
-        let (base, key) = self.address()?;
-        Ok(Client::new(base, key))
+        self.server().map(Client::new)
     }
 
-    /// Where that server is, and the key for it or why there is none.
-    pub(crate) fn address(&self) -> Result<(String, Result<String, String>), CliError> {
-        let base = base_url(&self.url)?;
+    /// That server.
+    pub(crate) fn server(&self) -> Result<Server, CliError> {
+        let noted = || icebox_server::address::noted(&self.data);
+        let given = self.url.clone().filter(|url| !url.is_empty());
+        let base = match &given {
+            Some(url) => base_url(url)?,
+            None => base_url(&noted().unwrap_or_else(|| DEFAULT_URL.to_owned()))?,
+        };
+        let here = given.is_none() || is_this_machine(&base);
         let key = match std::env::var("ICEBOX_API_KEY") {
             Ok(key) if !key.trim().is_empty() => Ok(key.trim().to_owned()),
-            Ok(_) | Err(_) if is_this_machine(&base) => read_key(&self.data.join(KEY_FILE)),
+            Ok(_) | Err(_) if here => read_key(&self.data.join(KEY_FILE)),
             // The key of the server here is nobody's business elsewhere.
             Ok(_) | Err(_) => Err("ICEBOX_API_KEY is not set".to_owned()),
         };
-        Ok((base, key))
+        let trust = if base.starts_with("https://") {
+            self.trust(here)?
+        } else {
+            Trust::default()
+        };
+        Ok(Server { base, key, trust })
+    }
+
+    fn trust(&self, here: bool) -> Result<Trust, CliError> {
+        let own = icebox_server::tls::authority_path(&self.data);
+        let own = Some(own.as_path()).filter(|path| here && path.exists());
+        let given = self
+            .ca
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty());
+        let files: Vec<&Path> = given.into_iter().chain(own).collect();
+        Trust::with(&files)
     }
 }
 
@@ -70,10 +116,10 @@ pub(crate) fn read_key(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The address without a slash at its end; refused when it is not plain HTTP to a host.
+/// The address without a slash at its end; refused when it is not HTTP to a host.
 fn base_url(url: &str) -> Result<String, CliError> {
     let trimmed = url.trim().trim_end_matches('/');
-    let host = trimmed.strip_prefix("http://").unwrap_or_default();
+    let host = without_scheme(trimmed);
     let clean = |c: char| c.is_ascii_graphic() && !"?#@".contains(c);
     if host.is_empty() || host.starts_with([':', '/']) || !host.chars().all(clean) {
         return Err(CliError::Url {
@@ -83,13 +129,15 @@ fn base_url(url: &str) -> Result<String, CliError> {
     Ok(trimmed.to_owned())
 }
 
+fn without_scheme(url: &str) -> &str {
+    let rest = url.strip_prefix("http://");
+    rest.or_else(|| url.strip_prefix("https://"))
+        .unwrap_or_default()
+}
+
 /// Whether an address names this machine's loopback.
 fn is_this_machine(base: &str) -> bool {
-    let authority = base
-        .trim_start_matches("http://")
-        .split('/')
-        .next()
-        .unwrap_or_default();
+    let authority = without_scheme(base).split('/').next().unwrap_or_default();
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority
@@ -105,12 +153,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_plain_http_to_a_host() {
+    fn an_address_is_http_to_a_host() {
         for (given, expected) in [
             ("http://127.0.0.1:7070", Some("http://127.0.0.1:7070")),
             ("http://box.example/", Some("http://box.example")),
             ("http://h/under/", Some("http://h/under")),
-            ("https://h", None),
+            ("https://h:7443/", Some("https://h:7443")),
+            ("https://", None),
+            ("ftp://h", None),
             ("127.0.0.1:7070", None),
             ("http://", None),
             ("http://:80", None),
@@ -128,6 +178,8 @@ mod tests {
             ("http://127.9.9.9", true),
             ("http://localhost:1", true),
             ("http://[::1]:7070", true),
+            ("https://[::1]:7070", true),
+            ("https://localhost.example", false),
             ("http://10.0.0.1:7070", false),
             ("http://localhost.example", false),
             ("http://127.0.0.1.example:80", false),

@@ -130,8 +130,8 @@ fn with_json_an_error_is_json_on_standard_error() {
 fn wrong_usage_is_told_before_anything_is_sent() {
     let table: &[(&[&str], &str)] = &[
         (
-            &["ls", "--url", "https://x"],
-            "`https://x` is no address of a server",
+            &["ls", "--url", "ftp://x"],
+            "`ftp://x` is no address of a server",
         ),
         (&["exec", ID], "required"),
         (
@@ -264,6 +264,63 @@ fn a_box(id: &str, name: &str, status: &str, more: &str) -> String {
 
 fn boxes(boxes: &[String]) -> (u16, String) {
     ok(&format!(r#"{{"boxes":[{}]}}"#, boxes.join(",")))
+}
+
+#[test]
+fn a_server_on_this_machine_is_found_by_the_note_in_its_folder() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (url, noted) = server(vec![ok(r#"{"boxes":[]}"#)]);
+    fs::write(dir.path().join("url"), format!("{url}\n")).expect("it is written");
+    let data = dir.path().to_str().expect("text");
+    let found = run(&["ls", "--json", "--data", data]);
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+    let asked = noted.recv().expect("a request");
+    assert!(asked.line.starts_with("GET /v1/boxes"), "{}", asked.line);
+}
+
+#[test]
+fn whom_tls_trusts_is_said_and_checked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("ca.pem");
+    let ca = path.to_str().expect("text");
+    let missing = run(&["ls", "--url", "https://localhost:1", "--ca", ca]);
+    assert!(
+        text(&missing.stderr).contains(ca),
+        "{}",
+        text(&missing.stderr)
+    );
+    fs::write(&path, "nonsense").expect("it is written");
+    let nonsense = icebox(&["ls"])
+        .env("ICEBOX_URL", "https://localhost:1")
+        .env("ICEBOX_CA", ca)
+        .output()
+        .expect("it runs");
+    let said = text(&nonsense.stderr);
+    assert!(said.contains("holds no certificate in PEM form"), "{said}");
+    let none = run(&["tls", "ca", "--data", dir.path().to_str().expect("text")]);
+    let said = text(&none.stderr);
+    assert!(said.contains("icebox serve --tls"), "{said}");
+    fs::create_dir(dir.path().join("tls")).expect("it is made");
+    let own = dir.path().join("tls/ca.pem");
+    fs::write(&own, "-----BEGIN CERTIFICATE-----\n").expect("it is written");
+    let shown = run(&["tls", "ca", "--data", dir.path().to_str().expect("text")]);
+    assert_eq!(text(&shown.stdout), format!("{}\n", own.display()));
+    assert!(text(&shown.stderr).contains("NODE_EXTRA_CA_CERTS="));
+    // What answers in the clear is no server with TLS.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}", listener.local_addr().expect("an address"));
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut some = [0; 16];
+        stream.read_exact(&mut some).expect("a greeting");
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .expect("it is sent");
+    });
+    let plain = run(&["ls", "--url", &url]);
+    answering.join().expect("it answered");
+    let said = text(&plain.stderr);
+    assert!(said.contains("no TLS with https://"), "{said}");
 }
 
 #[test]

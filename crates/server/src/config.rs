@@ -40,6 +40,23 @@ pub struct Config {
     pub webhooks: WebhookSettings,
     /// How the boxes' URLs are reached.
     pub edge: EdgeConfig,
+    /// With what the listener speaks TLS; plain HTTP when absent.
+    pub tls: Option<TlsConfig>,
+}
+
+/// With what the listener speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsConfig {
+    /// A certificate, with those of whoever vouches for it behind it, and its key. Both files are read again when they
+    /// change.
+    Files {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's.
+        key: PathBuf,
+    },
+    /// Certificates of an authority that this server makes for itself.
+    LocalCa,
 }
 
 /// What webhooks may do.
@@ -130,6 +147,8 @@ pub struct Given {
     pub config: Option<PathBuf>,
     /// `--test-clock`
     pub test_clock: bool,
+    /// `--tls`
+    pub tls: bool,
 }
 
 /// The settings file, before it is checked.
@@ -143,6 +162,33 @@ struct File {
     credits: PriceList,
     webhooks: WebhookSettings,
     edge: EdgeFile,
+    tls: TlsFile,
+}
+
+/// `[tls]` in the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TlsFile {
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    local_ca: bool,
+}
+
+impl TlsFile {
+    fn check(self, flag: bool, wrong: &mut Vec<String>) -> Option<TlsConfig> {
+        match (self.cert, self.key) {
+            (Some(cert), Some(key)) if !self.local_ca => Some(TlsConfig::Files { cert, key }),
+            (None, None) => (self.local_ca || flag).then_some(TlsConfig::LocalCa),
+            (Some(_), Some(_)) => {
+                wrong.push("tls: either `cert` and `key`, or `local_ca`".to_owned());
+                None
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                wrong.push("tls: `cert` and `key` go together".to_owned());
+                None
+            }
+        }
+    }
 }
 
 /// `[credits]`: what box time costs, in credits.
@@ -235,6 +281,7 @@ impl Config {
             wrong.push("domain: a host name of 1 to 200 characters".to_owned());
         }
         let edge = file.edge.check(&mut wrong);
+        let tls = file.tls.check(given.tls, &mut wrong);
         file.limits.check(&mut wrong);
         let prices = file.credits.check(&mut wrong);
         let data = given.data.or(file.data);
@@ -248,6 +295,7 @@ impl Config {
                 prices,
                 webhooks: file.webhooks,
                 edge,
+                tls,
             }),
             Ok(_) | Err(()) => Err(ConfigError::Values(wrong)),
         }
@@ -495,6 +543,42 @@ mod tests {
         ] {
             let refused = load(text).unwrap_err().to_string();
             assert!(refused.contains(field), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn tls_is_off_of_ones_own_or_local() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("icebox.toml");
+        let load = |text: &str, tls: bool| {
+            std::fs::write(&path, text).unwrap();
+            Config::load(Given {
+                config: Some(path.clone()),
+                tls,
+                ..Given::default()
+            })
+        };
+        let files = TlsConfig::Files {
+            cert: "/c".into(),
+            key: "/k".into(),
+        };
+        let own = "[tls]\ncert = \"/c\"\nkey = \"/k\"\n";
+        for (text, flag, expected) in [
+            ("", false, None),
+            ("", true, Some(TlsConfig::LocalCa)),
+            ("[tls]\nlocal_ca = true\n", false, Some(TlsConfig::LocalCa)),
+            (own, false, Some(files.clone())),
+            (own, true, Some(files)),
+        ] {
+            assert_eq!(load(text, flag).unwrap().tls, expected, "{text} {flag}");
+        }
+        for text in [
+            "[tls]\ncert = \"/c\"\n",
+            "[tls]\ncert = \"/c\"\nkey = \"/k\"\nlocal_ca = true\n",
+            "[tls]\nca = true\n",
+        ] {
+            let refused = load(text, false).unwrap_err().to_string();
+            assert!(refused.contains("cert"), "{text}: {refused}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The Icebox server: one engine that owns every box, the drivers it acts through, the store it commits
 //! to, and the dialects people and programs speak to it. [`build`] is the one place where the parts are put together.
 
+pub mod address;
 pub mod api;
 pub mod boxd;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod sessions;
 mod shared;
 pub mod steps;
 pub mod store;
+pub mod tls;
 pub mod usage;
 pub mod webhooks;
 
@@ -34,6 +36,7 @@ use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
 use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
+use crate::tls::{Tls, TlsError};
 use crate::webhooks::Webhooks;
 
 /// How long requests under way may go on after the server was told to end.
@@ -56,6 +59,9 @@ pub enum ServeError {
         /// Why not.
         source: std::io::Error,
     },
+    /// There is no TLS, although the settings want it.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The listener broke.
     #[error("cannot serve any more")]
     Serve(#[source] std::io::Error),
@@ -65,6 +71,8 @@ pub enum ServeError {
 pub struct Server {
     /// Takes every request, for the API and for the boxes' URLs.
     pub front: Front,
+    /// With what it is to be listened for it, if over TLS.
+    pub tls: Option<Tls>,
     /// Its engine.
     pub engine: Engine,
     /// Its commands, for dialects and tests.
@@ -76,6 +84,8 @@ pub struct Server {
 /// Puts a server together: takes the data folder, loads the boxes, and lets them take notice of what is there.
 pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, ServeError> {
     let mut store = Store::open(&config.data)?;
+    // Before anything else, for what is wrong in the settings shows here; but not beside another server.
+    let tls = Tls::load(&config)?;
     let last_seen = store.last_seen()?;
     let clock = if config.test_clock {
         // A test clock stands still while the server is down, too.
@@ -121,6 +131,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     );
     Ok(Server {
         front: Front::new(api::router(app), edge),
+        tls,
         engine,
         commands,
         clock,
@@ -146,14 +157,16 @@ pub async fn serve(
         config.listen = address;
     }
     let address = config.listen;
+    let found_at = address::FoundAt::of(&config);
     let server = build(config, driver).await?;
-    tracing::info!(%address, "serving");
+    found_at.write();
+    tracing::info!(%address, tls = server.tls.is_some(), "serving");
     let commands = server.commands.clone();
     let shutdown = async move {
         shutdown.await;
         commands.end_streams();
     };
-    let served = serve_on(listener, server.front, shutdown).await;
+    let served = serve_on(listener, server.front, server.tls, shutdown).await;
     server.engine.shut_down().await;
     served
 }
@@ -161,6 +174,7 @@ pub async fn serve(
 async fn serve_on(
     listener: TcpListener,
     front: Front,
+    tls: Option<Tls>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let (told, end) = tokio::sync::watch::channel(false);
@@ -168,7 +182,7 @@ async fn serve_on(
         shutdown.await;
         told.send_replace(true);
     };
-    let serving = edge::listen::serve(listener, front, graceful);
+    let serving = edge::listen::serve(listener, front, tls, graceful);
     let too_long = async move {
         let mut end = end;
         // An error means that the server ended by itself.

@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::upstream::{Failure, Upstream};
 use crate::error::CliError;
+use crate::settings::Server;
 use crate::stopwatch::Stopwatch;
 
 /// How often the server hears that the conversation is there.
@@ -42,7 +43,7 @@ uses for 10 minutes freezes with its memory; any call that needs it wakes it whe
 fetches them. Commands run on when a call ends early. Lines under a result are for you: read them.";
 
 /// Serves one MCP client on standard input and output, until it goes away or this program is told to end.
-pub(crate) fn run(base: String, key: Option<String>) -> Result<(), CliError> {
+pub(crate) fn run(server: Server) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -53,7 +54,7 @@ pub(crate) fn run(base: String, key: Option<String>) -> Result<(), CliError> {
     };
     let runtime = runtime.map_err(failed("start"))?;
     let conversation = conversation().map_err(failed("make an id for the conversation"))?;
-    let upstream = Arc::new(Upstream::new(base, key, conversation));
+    let upstream = Arc::new(Upstream::new(server, conversation));
     let adapter = Adapter {
         upstream: Arc::clone(&upstream),
         began: Arc::new(AtomicBool::new(false)),

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use ureq::http::{Request, Response};
 use ureq::{Agent, AsSendBody, Body, SendBody};
 
+use crate::settings::Server;
+
 /// The version of the protocol that is spoken to the server.
 const PROTOCOL: &str = "2025-06-18";
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long any call may take: a command's own limit is an hour.
 const CALL_LIMIT: Duration = Duration::from_secs(65 * 60);
 /// The largest answer, in bytes.
@@ -62,20 +63,13 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(base: String, key: Option<String>, conversation: String) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .no_delay(true)
-            // A connection of a server that is gone would look like a call that may have run.
-            .max_idle_connections(0)
-            .timeout_connect(Some(CONNECT_LIMIT))
-            .user_agent(concat!("icebox/", env!("CARGO_PKG_VERSION")));
+    pub(super) fn new(server: Server, conversation: String) -> Self {
+        // A connection of a server that is gone would look like a call that may have run.
+        let config = server.trust.agent().max_idle_connections(0);
         Self {
             agent: config.build().into(),
-            base,
-            key,
+            base: server.base,
+            key: server.key.ok(),
             conversation,
             ids: AtomicU64::new(1),
         }

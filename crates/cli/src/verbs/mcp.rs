@@ -37,10 +37,10 @@ enum Host {
 
 impl Mcp {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        let (base, key) = self.remote.address()?;
+        let server = self.remote.server()?;
         match self.install {
-            Some(host) => printer::line(&configuration(host, &base))?,
-            None => adapter::run(base, key.ok())?,
+            Some(host) => printer::line(&configuration(host, &server.base))?,
+            None => adapter::run(server)?,
         }
         Ok(ExitCode::SUCCESS)
     }

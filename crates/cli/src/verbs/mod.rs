@@ -18,6 +18,7 @@ mod serve;
 mod start;
 mod status;
 mod stop;
+mod tls;
 mod wake;
 mod webhook;
 
@@ -56,6 +57,7 @@ pub(crate) enum Verb {
     Webhook(webhook::Webhook),
     Mcp(mcp::Mcp),
     Key(key::Key),
+    Tls(tls::Tls),
     Completions(completions::Completions),
 }
 
@@ -81,6 +83,7 @@ impl Verb {
             Self::Webhook(verb) => verb.run(),
             Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
+            Self::Tls(verb) => verb.run(),
             Self::Completions(verb) => verb.run(),
         }
     }
@@ -102,6 +105,7 @@ impl Verb {
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
             Self::Key(verb) => verb.json(),
+            Self::Tls(verb) => verb.json(),
             Self::Webhook(verb) => verb.json(),
             Self::Mcp(verb) => verb.remote.json,
             Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
@@ -129,6 +133,7 @@ impl Verb {
             | Self::Webhook(_)
             | Self::Mcp(_)
             | Self::Key(_)
+            | Self::Tls(_)
             | Self::Completions(_) => None,
         }
     }

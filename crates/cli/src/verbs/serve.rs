@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use icebox_server::config::{Config, Given};
+use icebox_server::config::{Config, Given, TlsConfig};
 use icebox_server::driver::container::ContainerDriver;
 use icebox_server::driver::{Capabilities, Driver};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +26,7 @@ use crate::settings::KEY_FILE;
 Examples:
   icebox serve
   icebox serve --data /srv/icebox --listen 127.0.0.1:8080
+  icebox serve --tls                      its own certificates: `icebox tls ca`
   icebox serve --log debug                or RUST_LOG=icebox_server=debug icebox serve")]
 pub(crate) struct Serve {
     /// The folder of the database, the key and the boxes [default: /var/lib/icebox]
@@ -40,6 +41,9 @@ pub(crate) struct Serve {
     /// A TOML file with settings; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Speak TLS, with certificates of an authority of this server's own, or those that the settings name
+    #[arg(long)]
+    tls: bool,
     /// For tests: time stands still until POST /v1/test/clock moves it
     #[arg(long)]
     test_clock: bool,
@@ -67,6 +71,7 @@ impl Serve {
             domain: self.domain,
             config: self.config,
             test_clock: self.test_clock,
+            tls: self.tls,
         })?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers())
@@ -94,7 +99,12 @@ fn colours() -> bool {
 fn announce(config: &Config, host: &Capabilities) {
     let version = env!("CARGO_PKG_VERSION");
     note(&format!(
-        "Icebox {version}, on http://{} once it says that it is serving",
+        "Icebox {version}, on {}://{} once it says that it is serving",
+        if config.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        },
         config.listen
     ));
     note(&format!("  data    {}", config.data.display()));
@@ -121,9 +131,16 @@ fn announce(config: &Config, host: &Capabilities) {
     if config.test_clock {
         note("  clock   a test clock: time stands still until /v1/test/clock moves it");
     }
-    if !config.listen.ip().is_loopback() {
+    match &config.tls {
+        Some(TlsConfig::LocalCa) => {
+            note("  tls     an authority of its own; `icebox tls ca` says how to trust it");
+        }
+        Some(TlsConfig::Files { cert, .. }) => note(&format!("  tls     {}", cert.display())),
+        None => {}
+    }
+    if config.tls.is_none() && !config.listen.ip().is_loopback() {
         note(
-            "  beware  it can be reached from other machines, without TLS: keys cross the network in the clear",
+            "  beware  it can be reached from other machines, without TLS: keys cross the network in the clear (--tls)",
         );
     }
 }

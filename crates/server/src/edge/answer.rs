@@ -46,6 +46,8 @@ pub(super) enum Answer {
     Unclear,
     /// A method that is for proxies.
     NoTunnels,
+    /// It came in the clear where only TLS is spoken.
+    NeedsTls,
     /// The box is awake: load the page again.
     Awake,
 }
@@ -63,7 +65,7 @@ impl Answer {
             Self::Private => StatusCode::FORBIDDEN,
             Self::NoBox | Self::NoService { .. } => StatusCode::NOT_FOUND,
             Self::NotOurs => StatusCode::MISDIRECTED_REQUEST,
-            Self::Unclear => StatusCode::BAD_REQUEST,
+            Self::Unclear | Self::NeedsTls => StatusCode::BAD_REQUEST,
             Self::NoTunnels => StatusCode::METHOD_NOT_ALLOWED,
             Self::Awake => StatusCode::NO_CONTENT,
         }
@@ -85,6 +87,11 @@ impl Answer {
                 .to_owned(),
             Self::Unclear => "a request names exactly one host".to_owned(),
             Self::NoTunnels => "this is no proxy for CONNECT".to_owned(),
+            Self::NeedsTls => {
+                "this port speaks TLS: use https:// instead of http://. If a key was sent in the \
+                               clear, revoke it"
+                    .to_owned()
+            }
             Self::Awake => String::new(),
         }
     }
@@ -102,6 +109,7 @@ impl Answer {
             | Self::NotOurs
             | Self::Unclear
             | Self::NoTunnels
+            | Self::NeedsTls
             | Self::Awake => Page::Nothing,
         }
     }
@@ -134,6 +142,7 @@ impl Answer {
             Self::NotAwake { status, .. } | Self::Ended { status } => {
                 json_body(&json!({ "error": self.text(), "status": status }))
             }
+            Self::NeedsTls => json_body(&json!({ "error": self.text(), "code": "bad_request" })),
             // To programs it is frozen like any other (rule 8.4).
             Self::Paused => json_body(&json!({ "error": "box is frozen", "status": "frozen" })),
             Self::NothingListens { .. }

@@ -2,13 +2,18 @@
 //! or in a form that others might read differently (request smuggling). The HTTP library repairs some of these in silence;
 //! this looks at the bytes before it does, and spoils such a head, so that the answer is 400 and the connection ends.
 //!
+//! A connection whose first bytes do not come ends here, too: the library waits for them for ever, to learn which version
+//! of HTTP it is.
+//!
 //! Owns nothing else of HTTP: what it does not understand goes on as it is, for the library refuses it.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
 use super::listen::{HEAD_SIZE, MOST_HEADERS};
 
@@ -16,6 +21,8 @@ use super::listen::{HEAD_SIZE, MOST_HEADERS};
 const SPOILED: &[u8] = b"\0\r\n\r\n";
 /// How HTTP/2 begins.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0";
+/// All that comes before it says anything.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The longest line that says how long a chunk is.
 const SIZE_LINE: usize = 4 * 1024;
 
@@ -25,14 +32,37 @@ pub(super) struct Framed<S> {
     watch: Watch,
     /// To be read instead of what came.
     instead: &'static [u8],
+    /// There until it shows which version of HTTP this is.
+    opening: Option<Opening>,
+}
+
+/// The first bytes of a connection.
+struct Opening {
+    limit: Pin<Box<Sleep>>,
+    /// So many of them are those of [`PREFACE`].
+    matched: usize,
+}
+
+impl Opening {
+    /// Whether the version is known with these bytes.
+    fn is_over(&mut self, came: &[u8]) -> bool {
+        let expected = &PREFACE[self.matched..];
+        self.matched += came.len();
+        came.len() >= expected.len() || !expected.starts_with(came)
+    }
 }
 
 impl<S> Framed<S> {
-    pub(super) fn new(stream: S) -> Self {
+    /// The first bytes have to come within `limit`.
+    pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self {
             stream,
             watch: Watch::Head(Vec::new()),
             instead: &[],
+            opening: Some(Opening {
+                limit: Box::pin(tokio::time::sleep(limit)),
+                matched: 0,
+            }),
         }
     }
 }
@@ -45,7 +75,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
     ) -> Poll<io::Result<()>> {
         if self.instead.is_empty() {
             let before = buf.filled().len();
-            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+            if Pin::new(&mut self.stream).poll_read(cx, buf)?.is_pending() {
+                let Some(opening) = &mut self.opening else {
+                    return Poll::Pending;
+                };
+                ready!(opening.limit.as_mut().poll(cx));
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            let came = &buf.filled()[before..];
+            if self
+                .opening
+                .as_mut()
+                .is_some_and(|opening| opening.is_over(came))
+            {
+                self.opening = None;
+            }
             let good = self.watch.see(&buf.filled()[before..]);
             match good {
                 Ok(()) => return Poll::Ready(Ok(())),
@@ -338,6 +382,28 @@ mod tests {
             }
         }
         (read, true)
+    }
+
+    #[tokio::test]
+    async fn the_version_shows_with_the_first_byte_that_differs() {
+        for (pieces, over) in [
+            (&["G"][..], true),
+            (&["PRI", "X"], true),
+            (&["POST"], true),
+            (&["P", "RI * HTTP/2.0\r\n"], false),
+            (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore"], true),
+            (&["PRI * HTTP/2.0\r\n\r\n", "SM\r\n\r\n"], true),
+        ] {
+            let mut opening = Opening {
+                limit: Box::pin(tokio::time::sleep(Duration::ZERO)),
+                matched: 0,
+            };
+            let (last, first) = pieces.split_last().unwrap();
+            for piece in first {
+                assert!(!opening.is_over(piece.as_bytes()), "{pieces:?}");
+            }
+            assert_eq!(opening.is_over(last.as_bytes()), over, "{pieces:?}");
+        }
     }
 
     const NEXT: &str =

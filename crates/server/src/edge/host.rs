@@ -60,16 +60,7 @@ impl Names {
         if address.parse::<IpAddr>().is_ok() || self.is_api(host) {
             return For::Api;
         }
-        let label = host
-            .strip_suffix(&self.domain)
-            .and_then(|rest| rest.strip_suffix('.'));
-        let program = label.and_then(|label| {
-            let (service, id) = label.rsplit_once('-')?;
-            let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-            let fits = !service.is_empty() && service.chars().all(is_name);
-            Some((service, BoxId::parse(id)?)).filter(|_| fits)
-        });
-        match program {
+        match program_at(host, &self.domain) {
             Some((service, id)) => For::Program {
                 service: service.to_owned(),
                 id,
@@ -84,6 +75,20 @@ impl Names {
             || host.strip_prefix("api.") == Some(&self.domain)
             || self.others.iter().any(|name| name == host)
     }
+}
+
+/// Whether a host, in lower case, is a box's: one label before the domain.
+pub(crate) fn is_box_host(host: &str, domain: &str) -> bool {
+    program_at(host, domain).is_some()
+}
+
+/// The service or port, and the box, that a host below the domain stands for.
+fn program_at<'h>(host: &'h str, domain: &str) -> Option<(&'h str, BoxId)> {
+    let label = host.strip_suffix(domain)?.strip_suffix('.')?;
+    let (service, id) = label.rsplit_once('-')?;
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fits = !service.is_empty() && service.chars().all(is_name);
+    Some((service, BoxId::parse(id)?)).filter(|_| fits)
 }
 
 /// The one host that a request names; `None` when it names none, or more than one.

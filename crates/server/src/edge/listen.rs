@@ -1,5 +1,8 @@
-//! The one listener: takes connections and reads requests from them within limits. Owns those limits
-//! and the good order in which connections end; what a request comes to is [`Front`]'s.
+//! The one listener: takes connections, over TLS where the settings want that, and reads requests from them within
+//! limits. Owns those limits and the good order in which connections end; what a request comes to is [`Front`]'s.
+//!
+//! A port speaks either TLS or plain HTTP. Whoever comes to the former in the clear is told so and no more: a redirect
+//! would hide that a key crossed the network for all to read.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -8,20 +11,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::Request;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::server::TlsStream;
 
 use super::Front;
+use super::answer::Answer;
 use super::forward::Arrival;
 use super::framing::Framed;
 use super::hangup::Hangup;
+use crate::tls::Tls;
 
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 20_000;
@@ -39,6 +47,12 @@ const WINDOW: u32 = 1024 * 1024;
 const QUIET: Duration = Duration::from_secs(60);
 /// How often it is asked before the connection ends.
 const QUESTIONS: u32 = 4;
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Handshakes at a time; more wait, within that limit.
+const MOST_HANDSHAKES: usize = 256;
+/// How TLS begins.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// How long to wait when there are no sockets left.
 const NO_SOCKETS: Duration = Duration::from_millis(50);
 
@@ -53,11 +67,13 @@ const GONE: [io::ErrorKind; 3] = [
 pub async fn serve(
     listener: TcpListener,
     front: Front,
+    tls: Option<Tls>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let http = Arc::new(builder());
+    let handshakes = Arc::new(Semaphore::new(MOST_HANDSHAKES));
+    let http = Arc::new(builder(HEAD_LIMIT));
     tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -67,29 +83,20 @@ pub async fn serve(
         let Some((stream, permit)) = accepted? else {
             continue;
         };
-        let (front, http) = (front.clone(), Arc::clone(&http));
-        let watcher = graceful.watcher();
+        let Some(connection) = Connection::greet(&stream, &front, &http, graceful.watcher()) else {
+            continue;
+        };
+        let (tls, handshakes) = (tls.clone(), Arc::clone(&handshakes));
         tokio::spawn(async move {
             // Held while the connection is there.
             let _permit = permit;
-            let Some(arrival) = greet(&stream) else {
-                return;
+            let Some(tls) = tls else {
+                return connection.speak(stream).await;
             };
-            let hangup = Hangup::of(&stream);
-            let stream = Framed::new(stream);
-            let service = service_fn(move |request: Request<Incoming>| {
-                let (front, hangup) = (front.clone(), hangup.clone());
-                async move {
-                    let mut request = request.map(Body::new);
-                    request.extensions_mut().insert(arrival);
-                    request.extensions_mut().insert(hangup);
-                    Ok::<_, Infallible>(front.serve(request).await)
-                }
-            });
-            let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            // How a connection ends is its client's affair.
-            if let Err(error) = watcher.watch(connection.into_owned()).await {
-                tracing::debug!(%error, "a connection ended early");
+            match secure(&tls, &handshakes, stream, HANDSHAKE_LIMIT).await {
+                Ok(Secured::Tls(stream)) => connection.speak(stream).await,
+                Ok(Secured::Plain(stream)) => connection.refuse(stream).await,
+                Err(error) => tracing::debug!(%error, "no TLS with a client"),
             }
         });
     }
@@ -118,11 +125,11 @@ async fn accept(
     }
 }
 
-fn builder() -> Builder<TokioExecutor> {
+fn builder(head_limit: Duration) -> Builder<TokioExecutor> {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
+        .header_read_timeout(head_limit)
         .max_headers(MOST_HEADERS)
         .max_buf_size(HEAD_SIZE);
     http.http2()
@@ -136,22 +143,159 @@ fn builder() -> Builder<TokioExecutor> {
     http
 }
 
-/// Sets up a new connection; `None` when it is gone already.
-fn greet(stream: &TcpStream) -> Option<Arrival> {
-    let peer = stream.peer_addr().ok()?;
-    let set_up = || -> io::Result<()> {
-        // Small answers must not wait for more to send.
-        stream.set_nodelay(true)?;
-        // A laptop that was closed says no goodbye.
-        sockopt::set_socket_keepalive(stream, true)?;
-        sockopt::set_tcp_keepidle(stream, QUIET)?;
-        sockopt::set_tcp_keepintvl(stream, QUIET)?;
-        sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
-        Ok(())
-    };
-    if let Err(error) = set_up() {
-        tracing::debug!(%error, "a connection went away before it was served");
-        return None;
+/// A connection that was taken.
+struct Connection {
+    front: Front,
+    http: Arc<Builder<TokioExecutor>>,
+    watcher: Watcher,
+    arrival: Arrival,
+    hangup: Hangup,
+}
+
+impl Connection {
+    /// Sets up a new connection; `None` when it is gone already.
+    fn greet(
+        stream: &TcpStream,
+        front: &Front,
+        http: &Arc<Builder<TokioExecutor>>,
+        watcher: Watcher,
+    ) -> Option<Self> {
+        let peer = stream.peer_addr().ok()?;
+        let set_up = || -> io::Result<()> {
+            // Small answers must not wait for more to send.
+            stream.set_nodelay(true)?;
+            // A laptop that was closed says no goodbye.
+            sockopt::set_socket_keepalive(stream, true)?;
+            sockopt::set_tcp_keepidle(stream, QUIET)?;
+            sockopt::set_tcp_keepintvl(stream, QUIET)?;
+            sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
+            Ok(())
+        };
+        if let Err(error) = set_up() {
+            tracing::debug!(%error, "a connection went away before it was served");
+            return None;
+        }
+        Some(Self {
+            front: front.clone(),
+            http: Arc::clone(http),
+            watcher,
+            arrival: Arrival { peer },
+            hangup: Hangup::of(stream),
+        })
     }
-    Some(Arrival { peer })
+
+    /// Answers requests to the end of the connection.
+    async fn speak<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self {
+            front,
+            http,
+            watcher,
+            arrival,
+            hangup,
+        } = self;
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (front, hangup) = (front.clone(), hangup.clone());
+            async move {
+                let mut request = request.map(Body::new);
+                // Others have requests on an HTTP/2 connection, too: a reset would cut them off.
+                let alone = request.version() != Version::HTTP_2;
+                request.extensions_mut().insert(arrival);
+                if alone {
+                    request.extensions_mut().insert(hangup);
+                }
+                Ok::<_, Infallible>(front.serve(request).await)
+            }
+        });
+        let stream = TokioIo::new(Framed::new(stream, HEAD_LIMIT));
+        let connection = http.serve_connection_with_upgrades(stream, service);
+        // How a connection ends is its client's affair.
+        if let Err(error) = watcher.watch(connection.into_owned()).await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+
+    /// Tells a client that it should have come over TLS.
+    async fn refuse(self, stream: TcpStream) {
+        let service = service_fn(|request: Request<Incoming>| async move {
+            let mut answer = Answer::NeedsTls.for_programs();
+            if request.version() != Version::HTTP_2 {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(answer)
+        });
+        let stream = TokioIo::new(Framed::new(stream, HEAD_LIMIT));
+        let connection = self.http.serve_connection(stream, service);
+        if let Err(error) = self.watcher.watch(connection.into_owned()).await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// What a client came with to a port that speaks TLS.
+enum Secured {
+    Tls(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
+}
+
+async fn secure(
+    tls: &Tls,
+    handshakes: &Semaphore,
+    stream: TcpStream,
+    limit: Duration,
+) -> io::Result<Secured> {
+    let agree = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
+            return Ok(Secured::Plain(stream));
+        }
+        // Only for those who said something: the silent ones keep nobody out.
+        let _place = handshakes.acquire().await.map_err(io::Error::other)?;
+        let stream = tls.accept(stream).await?;
+        Ok(Secured::Tls(Box::new(stream)))
+    };
+    let agreed = tokio::time::timeout(limit, agree).await;
+    agreed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    /// What a client hears that says this and no more, until the connection ends.
+    async fn hears(said: &str) -> String {
+        let (mut client, server) = tokio::io::duplex(64 * 1024);
+        let service = service_fn(|_: Request<Incoming>| async {
+            Ok::<_, Infallible>(Response::new(Body::from("answer")))
+        });
+        let http = builder(SHORT);
+        let stream = TokioIo::new(Framed::new(server, SHORT));
+        client.write_all(said.as_bytes()).await.unwrap();
+        // It ends by itself, for the client does not go away.
+        let _ = http.serve_connection_with_upgrades(stream, service).await;
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).await.unwrap();
+        heard
+    }
+
+    #[tokio::test]
+    async fn a_head_that_does_not_come_is_not_waited_for() {
+        let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(hears("").await, "");
+        assert_eq!(hears("PRI * HT").await, "");
+        let half = hears("GET / HTTP/1.1\r\nHost: a").await;
+        assert!(!half.contains("200 OK"), "{half}");
+        let idle = hears(whole).await;
+        assert!(idle.ends_with("answer"), "{idle}");
+        let then_half = hears(&format!("{whole}GET / HT")).await;
+        assert_eq!(then_half.matches("200 OK").count(), 1, "{then_half}");
+    }
 }

@@ -21,7 +21,8 @@ impl Urls {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let own = config.listen.port();
-        let (https, port) = config.edge.public.unwrap_or((false, own));
+        let own = (config.tls.is_some(), own);
+        let (https, port) = config.edge.public.unwrap_or(own);
         let (scheme, usual) = if https { ("https", 443) } else { ("http", 80) };
         Self {
             scheme,

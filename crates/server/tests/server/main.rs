@@ -20,5 +20,6 @@ mod rig;
 mod room;
 mod session;
 mod steps;
+mod tls;
 mod wake;
 mod webhooks;

@@ -2,23 +2,32 @@
 //! The world of its boxes and its data folder outlive it.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use icebox_lifecycle::BoxId;
 use icebox_lifecycle::credits::Prices;
 use icebox_server::commands::Commands;
-use icebox_server::config::{Config, EdgeConfig, Limits, WebhookSettings};
+use icebox_server::config::{Config, EdgeConfig, Limits, TlsConfig, WebhookSettings};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
 
 /// One minute, in seconds.
 pub(crate) const MIN: u64 = 60;
@@ -31,6 +40,7 @@ pub(crate) struct Rig {
     dir: TempDir,
     limits: Limits,
     pub(crate) webhooks: WebhookSettings,
+    tls: Option<TlsConfig>,
     server: Option<Server>,
 }
 
@@ -45,7 +55,7 @@ struct Server {
 /// Speaks to the server; clones share connections.
 #[derive(Clone)]
 pub(crate) struct RigClient {
-    http: Client<HttpConnector, Full<bytes::Bytes>>,
+    http: Client<Dial, Full<bytes::Bytes>>,
     base: String,
     key: Option<String>,
     headers: Vec<(String, String)>,
@@ -85,11 +95,21 @@ impl Rig {
 
     /// A server with these limits.
     pub(crate) async fn with(limits: Limits) -> Self {
+        Self::started(limits, None).await
+    }
+
+    /// A server that speaks TLS.
+    pub(crate) async fn over_tls(tls: TlsConfig) -> Self {
+        Self::started(Limits::default(), Some(tls)).await
+    }
+
+    async fn started(limits: Limits, tls: Option<TlsConfig>) -> Self {
         let mut rig = Self {
             fake: Fake::new(),
             dir: tempfile::tempdir().unwrap(),
             limits,
             webhooks: WebhookSettings::default(),
+            tls,
             server: None,
         };
         rig.start().await;
@@ -109,6 +129,7 @@ impl Rig {
             },
             prices: Prices::default(),
             webhooks: self.webhooks.clone(),
+            tls: self.tls.clone(),
         }
     }
 
@@ -129,25 +150,33 @@ impl Rig {
             .await
             .unwrap();
         let built = built.unwrap();
-        let front = built.front;
+        let (front, tls) = (built.front, built.tls);
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             let never = std::future::pending();
-            icebox_server::edge::listen::serve(listener, front, never)
+            icebox_server::edge::listen::serve(listener, front, tls, never)
                 .await
                 .unwrap();
         });
         let key = std::fs::read_to_string(self.dir.path().join("admin.key")).unwrap();
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
+        let trusted = self.tls.as_ref().map(|tls| match tls {
+            TlsConfig::Files { cert, .. } => cert.clone(),
+            TlsConfig::LocalCa => self.dir.path().join("tls/ca.pem"),
+        });
+        let tls = trusted.map(|path| connector(&path, &[]));
+        let base = match &tls {
+            Some(_) => format!("https://localhost:{}", address.port()),
+            None => format!("http://{address}"),
+        };
+        let dial = Dial { address, tls };
         self.server = Some(Server {
             runtime,
             engine: built.engine,
             commands: built.commands,
             address,
             client: RigClient {
-                http: Client::builder(TokioExecutor::new()).build(connector),
-                base: format!("http://{address}"),
+                http: Client::builder(TokioExecutor::new()).build(dial),
+                base,
                 key: Some(key.trim().to_owned()),
                 headers: Vec::new(),
             },
@@ -384,6 +413,93 @@ impl RigClient {
         }
         let request = request.body(Full::new(body.into())).unwrap();
         self.http.request(request).await.unwrap()
+    }
+}
+
+/// Trusts the certificates in a file and no others.
+pub(crate) fn connector(trusted: &Path, protocols: &[&str]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for cert in CertificateDer::pem_file_iter(trusted).unwrap() {
+        roots.add(cert.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
+    config.alpn_protocols = protocols.collect();
+    Arc::new(config).into()
+}
+
+/// Connects to the server, over TLS if it speaks that.
+#[derive(Clone)]
+struct Dial {
+    address: SocketAddr,
+    tls: Option<TlsConnector>,
+}
+
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+struct Dialed(Box<dyn Io>);
+
+impl tower::Service<Uri> for Dial {
+    type Response = TokioIo<Dialed>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = std::io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { address, tls } = self.clone();
+        Box::pin(async move {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let Some(tls) = tls else {
+                return Ok(TokioIo::new(Dialed(Box::new(stream))));
+            };
+            let name = ServerName::try_from("localhost").unwrap();
+            let stream = tls.connect(name, stream).await?;
+            Ok(TokioIo::new(Dialed(Box::new(stream))))
+        })
+    }
+}
+
+impl Connection for Dialed {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Dialed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut *self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Dialed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut *self.0).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut *self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut *self.0).poll_shutdown(cx)
     }
 }
 

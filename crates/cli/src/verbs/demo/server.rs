@@ -14,8 +14,9 @@ use super::folder::{Folder, is_server};
 use super::interrupt::Interrupt;
 use crate::client::Client;
 use crate::error::CliError;
-use crate::settings::{KEY_FILE, read_key};
+use crate::settings::{self, KEY_FILE, read_key};
 use crate::stopwatch::Stopwatch;
+use crate::trust::Trust;
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -58,13 +59,13 @@ impl Server {
         let child = command.spawn().map_err(CliError::io("start the server"))?;
         let mut server = Self {
             child,
-            client: Client::new(url.clone(), Err(String::new())),
+            client: client(&url, Err(String::new())),
             url,
         };
         folder.note_server(server.child.id())?;
         server.wait_until_it_answers(log, interrupt)?;
         let key = read_key(&folder.path().join(KEY_FILE)).map_err(CliError::NoKey)?;
-        server.client = Client::new(server.url.clone(), Ok(key));
+        server.client = client(&server.url, Ok(key));
         Ok(server)
     }
 
@@ -151,6 +152,14 @@ pub(super) fn log_path(folder: &Path) -> PathBuf {
 }
 
 /// An address of the loopback that nobody listens on.
+fn client(url: &str, key: Result<String, String>) -> Client {
+    Client::new(settings::Server {
+        base: url.to_owned(),
+        key,
+        trust: Trust::default(),
+    })
+}
+
 fn free_address() -> Result<String, CliError> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let free = free.map_err(CliError::io("find a free port"))?;

@@ -93,7 +93,7 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
     let way = Way {
         id,
         port,
-        scheme: "http",
+        scheme: app.edge.urls().scheme(),
         patience: if port == BOXD_PORT {
             DAEMON_PATIENCE
         } else {

@@ -44,11 +44,13 @@ async fn serve(data: &Path) -> anyhow::Result<()> {
         prices: Prices::default(),
         webhooks: WebhookSettings::default(),
         edge: EdgeConfig::default(),
+        tls: None,
     };
     let server = icebox_server::build(config, Arc::new(host::Host(data.to_owned()))).await?;
     let serving = tokio::spawn(edge::listen::serve(
         listener,
         server.front,
+        server.tls,
         std::future::pending(),
     ));
     let (due, ready) = host::chosen(data)?;
