@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod boxd;
+pub mod builds;
 pub mod clock;
 pub mod commands;
 pub mod config;
@@ -15,6 +16,7 @@ mod shared;
 pub mod steps;
 pub mod store;
 pub mod usage;
+pub mod vault;
 pub mod webhooks;
 
 use std::future::Future;
@@ -24,13 +26,15 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
+use crate::builds::Builds;
 use crate::clock::{Clock, machine_now};
-use crate::commands::Commands;
+use crate::commands::{Commands, Keep};
 use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
 use crate::store::{Store, StoreError};
+use crate::vault::{Vault, VaultError};
 use crate::webhooks::Webhooks;
 
 /// How long requests under way may go on after the server was told to end.
@@ -45,6 +49,12 @@ pub enum ServeError {
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] StartError),
+    /// The key of secrets cannot be used.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The folder of what builds made cannot be used.
+    #[error("cannot use the folder of what builds made")]
+    Builds(#[source] std::io::Error),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}; is another server running there?")]
     Listen {
@@ -81,6 +91,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         Clock::system(last_seen.unwrap_or_default())
     };
     let keys = store.keys(&config.data, clock.now())?;
+    let keep = keep(&config, &store)?;
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
@@ -100,6 +111,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         config,
         reader,
         outbox,
+        keep,
     );
     let webhooks = Webhooks::start(commands.clone(), hooks)?;
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
@@ -114,6 +126,14 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         commands,
         clock,
     })
+}
+
+/// What accounts keep for their boxes.
+fn keep(config: &Config, store: &Store) -> Result<Keep, ServeError> {
+    let builds = Builds::open(&config.data, config.limits.builds());
+    let builds = builds.map_err(ServeError::Builds)?;
+    let vault = Vault::open(&config.data)?;
+    Ok(Keep::open(store.beside()?, vault, builds)?)
 }
 
 /// Listens on the address of the settings. Before anything else: a server that cannot be reached must not touch a box.

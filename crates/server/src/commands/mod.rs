@@ -2,22 +2,30 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 mod account;
+mod build;
 pub mod check;
 mod downloads;
+mod environments;
 mod events;
 mod exec;
 mod files;
+mod inside;
 mod jobs;
+mod keep;
 mod life;
 mod link;
+mod messages;
 mod notices;
 mod output;
 mod pause;
 mod presence;
 mod reach;
+mod ready;
 mod room;
+mod secrets;
 mod start;
 pub mod trouble;
+mod versions;
 mod wait;
 
 use std::sync::Arc;
@@ -37,11 +45,14 @@ use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest, event_view};
 pub use files::{Content, Download, SyncRequest};
+pub use inside::Inside;
 pub use jobs::Waited;
+pub use keep::Keep;
 pub use link::Link;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
+pub use ready::{READY_SEC, Readiness};
 pub use trouble::{Kind, Trouble};
 
 /// Who asks.
@@ -68,11 +79,17 @@ struct Inner {
     presences: Presences,
     usage: Usage,
     downloads: downloads::Downloads,
+    keep: Keep,
+    disks: inside::Disks,
 }
 
 impl Commands {
     /// Puts them together.
     #[must_use]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another part of the server"
+    )]
     pub fn new(
         engine: Engine,
         boxds: Arc<Boxds>,
@@ -81,6 +98,7 @@ impl Commands {
         config: Config,
         reader: Reader,
         outbox: Reader,
+        keep: Keep,
     ) -> Self {
         Self(Arc::new(Inner {
             engine,
@@ -93,6 +111,8 @@ impl Commands {
             presences: Presences::default(),
             usage: Usage::default(),
             downloads: downloads::Downloads::default(),
+            keep,
+            disks: inside::Disks::default(),
         }))
     }
 
