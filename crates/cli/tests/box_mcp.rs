@@ -29,26 +29,20 @@ impl Server {
         let port = port.expect("a free port").port();
         // Where the images can share files with the system: /tmp may be another file system.
         let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
-        let mut child = Command::new(PROGRAM)
-            .arg("serve")
-            .arg("--data")
-            .arg(dir.path())
-            .args(["--listen", &format!("127.0.0.1:{port}")])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
-        let served = lines.any(|line| line.is_ok_and(|line| line.contains("serving address")));
-        let server = Self {
-            child,
+        let listen = format!("127.0.0.1:{port}");
+        Self {
+            child: serve(dir.path(), &listen),
             dir,
-            url: format!("http://127.0.0.1:{port}"),
-        };
-        assert!(served, "the server serves");
-        // Whatever it says later must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        server
+            url: format!("http://{listen}"),
+        }
+    }
+
+    /// Kills the server, and starts another one in its place.
+    fn restart(&mut self) {
+        self.child.kill().expect("it is killed");
+        self.child.wait().expect("it ends");
+        let listen = self.url.trim_start_matches("http://");
+        self.child = serve(self.dir.path(), listen);
     }
 
     fn key(&self) -> String {
@@ -56,12 +50,16 @@ impl Server {
         key.expect("a key").trim().to_owned()
     }
 
-    /// Runs a client, which has to end well, with this server in its environment.
-    fn runs(&self, client: &mut Command) {
+    fn known_to(&self, client: &mut Command) {
         client
             .env("ICEBOX_URL", &self.url)
             .env("ICEBOX_DATA", self.dir.path())
             .env_remove("ICEBOX_API_KEY");
+    }
+
+    /// Runs a client, which has to end well, with this server in its environment.
+    fn runs(&self, client: &mut Command) {
+        self.known_to(client);
         let output = client.output().expect("the client runs");
         let said =
             [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -98,6 +96,28 @@ impl Drop for Server {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         drop(self.child.wait());
     }
+}
+
+/// Starts a server and waits until it serves.
+fn serve(data: &Path, listen: &str) -> Child {
+    let mut child = Command::new(PROGRAM)
+        .arg("serve")
+        .arg("--data")
+        .arg(data)
+        .args(["--listen", listen])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
+    let served = lines.any(|line| line.is_ok_and(|line| line.contains("serving address")));
+    if !served {
+        drop(child.wait());
+        panic!("the server does not serve");
+    }
+    // Whatever it says later must not fill the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
 }
 
 /// Where packages of clients are kept: in the target folder, which is above this test's own program.
@@ -214,4 +234,42 @@ fn box_the_published_adapter_works_unchanged() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut client = node("published.mjs");
     server.runs(client.arg(&server.url).arg(server.key()).arg(project(&dir)));
+}
+
+#[test]
+fn box_an_agents_work_over_the_adapter() {
+    let server = Server::start();
+    let dir = tempfile::tempdir().expect("a folder");
+    server.runs(python("work.py").arg(PROGRAM).arg(project(&dir)));
+}
+
+#[test]
+fn box_a_call_goes_on_when_the_server_is_killed_in_the_middle() {
+    let mut server = Server::start();
+    let mut client = python("reconnect.py");
+    server.known_to(&mut client);
+    let client = client.arg(PROGRAM).stdout(Stdio::piped()).spawn();
+    let mut client = client.expect("the client runs");
+    let lines = BufReader::new(client.stdout.take().expect("its output")).lines();
+    for line in lines {
+        if line.expect("a line") == "restart now" {
+            server.restart();
+        }
+    }
+    assert!(client.wait().expect("it ends").success());
+}
+
+#[test]
+fn box_an_adapter_leaves_however_it_ends() {
+    let server = Server::start();
+    server.runs(python("endings.py").arg(PROGRAM));
+}
+
+#[test]
+fn box_hostile_arguments_and_files_do_no_harm() {
+    let server = Server::start();
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut client = python("hostile.py");
+    let client = client.arg(PROGRAM).arg(&server.url).arg(server.key());
+    server.runs(client.arg(dir.path()));
 }

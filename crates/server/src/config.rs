@@ -8,6 +8,7 @@ use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::fleet::Room;
 use serde::Deserialize;
 
+use crate::builds::BuildLimits;
 use crate::driver::Capabilities;
 
 /// Where everything is kept when nothing else is said.
@@ -109,6 +110,12 @@ pub struct Limits {
     pub account_cpus: Option<f64>,
     /// Memory for frozen boxes that stay warm, in MiB; 0: none do (rule 4.11).
     pub warm_memory_mb: u64,
+    /// What builds made that is kept for equal builds, of all accounts together, in MiB; 0: nothing is.
+    pub builds_mb: u64,
+    /// The same of one account.
+    pub account_builds_mb: u64,
+    /// The same of one build, packed.
+    pub build_mb: u64,
     /// CPUs of a box that asks for none.
     pub default_cpus: f64,
     /// Memory of a box that asks for none, in MiB.
@@ -127,6 +134,9 @@ impl Default for Limits {
             account_memory_mb: None,
             account_cpus: None,
             warm_memory_mb: 0,
+            builds_mb: 20_480,
+            account_builds_mb: 8_192,
+            build_mb: 2_048,
             default_cpus: 2.0,
             default_memory_mb: 2048,
             default_disk_gb: 10,
@@ -324,6 +334,17 @@ impl Limits {
             boxes: self.account_boxes.map_or(u64::MAX, |boxes| boxes as u64),
             memory_mb: self.account_memory_mb.unwrap_or(u64::MAX),
             milli_cpus: self.account_cpus.map_or(u64::MAX, milli_cpus),
+        }
+    }
+
+    /// What is kept of what builds made.
+    #[must_use]
+    pub fn builds(&self) -> BuildLimits {
+        let bytes = |mb: u64| mb.saturating_mul(1 << 20);
+        BuildLimits {
+            one: bytes(self.build_mb),
+            account: bytes(self.account_builds_mb),
+            all: bytes(self.builds_mb),
         }
     }
 

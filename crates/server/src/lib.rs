@@ -4,6 +4,7 @@
 pub mod address;
 pub mod api;
 pub mod boxd;
+pub mod builds;
 pub mod clock;
 pub mod commands;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod steps;
 pub mod store;
 pub mod tls;
 pub mod usage;
+pub mod vault;
 pub mod webhooks;
 
 use std::future::Future;
@@ -28,8 +30,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::boxd::Boxds;
+use crate::builds::Builds;
 use crate::clock::{Clock, machine_now};
-use crate::commands::Commands;
+use crate::commands::{Commands, Keep};
 use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
@@ -37,6 +40,7 @@ use crate::engine::{Engine, Parts, StartError};
 use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
 use crate::tls::{Tls, TlsError};
+use crate::vault::{Vault, VaultError};
 use crate::webhooks::Webhooks;
 
 /// How long requests under way may go on after the server was told to end.
@@ -51,6 +55,12 @@ pub enum ServeError {
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] StartError),
+    /// The key of secrets cannot be used.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The folder of what builds made cannot be used.
+    #[error("cannot use the folder of what builds made")]
+    Builds(#[source] std::io::Error),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}; is another server running there?")]
     Listen {
@@ -95,6 +105,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     };
     let keys = Arc::new(store.keys(&config.data, clock.now())?);
     let sessions = Sessions::load(Arc::clone(&keys), clock.clone(), store.sessions()?)?;
+    let keep = keep(&config, &store)?;
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
@@ -114,6 +125,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         config,
         reader,
         outbox,
+        keep,
     );
     let webhooks = Webhooks::start(commands.clone(), hooks)?;
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
@@ -136,6 +148,14 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         commands,
         clock,
     })
+}
+
+/// What accounts keep for their boxes.
+fn keep(config: &Config, store: &Store) -> Result<Keep, ServeError> {
+    let builds = Builds::open(&config.data, config.limits.builds());
+    let builds = builds.map_err(ServeError::Builds)?;
+    let vault = Vault::open(&config.data)?;
+    Ok(Keep::open(store.beside()?, vault, builds)?)
 }
 
 /// Listens on the address of the settings. Before anything else: a server that cannot be reached must not touch a box.

@@ -50,6 +50,9 @@ pub struct StartRequest {
     /// Only who has a signed link may look at the box's URLs (rule 8.8); anybody who has one when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
+    /// The environment it is in: what that says of the services declared here become variables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
     /// Names of secrets to hand in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -255,6 +258,15 @@ pub struct ExecRequest {
     /// Why it is run, for people; at most 200 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// With `background`: answer once this port in the box takes connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_port: Option<u16>,
+    /// With `background`: answer once a line of its output holds this text; at most 1000 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_log: Option<String>,
+    /// How long to wait for that, in seconds, 1 to 300; 60 when absent. Then it answers with `ready: false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_sec: Option<u32>,
     /// 16 hex digits of the client's choice: a repeat answers with the first run's result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_id: Option<String>,
@@ -272,6 +284,9 @@ pub struct ExecResponse {
     /// The same, for a background command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bg_id: Option<String>,
+    /// Whether it is up, when that was waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
     /// Its exit code; absent if it was killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
@@ -386,6 +401,8 @@ pub struct OkResponse {
 mod account;
 mod capacity;
 mod files;
+mod inside;
+mod keep;
 mod procs;
 mod session;
 mod view;
@@ -393,6 +410,8 @@ mod webhook;
 pub use account::*;
 pub use capacity::*;
 pub use files::*;
+pub use inside::*;
+pub use keep::*;
 pub use procs::*;
 pub use session::*;
 pub use view::*;

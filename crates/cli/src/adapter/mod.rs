@@ -2,6 +2,7 @@
 //! gives the conversation an id, says that it is there and when it leaves, does what needs the local disk, and forwards
 //! everything else. Owns which calls are repeated when a connection breaks; knows no rule of a box.
 
+mod commits;
 mod pull;
 mod select;
 mod sync;
@@ -337,8 +338,16 @@ impl Again {
             .as_str()
             .is_none_or(|action| action != "stop");
         match name {
-            "tools/list" | "sandbox_list" | "sandbox_get" | "sandbox_freeze" | "sandbox_wake"
-            | "sandbox_stop" => Self::Freely,
+            "tools/list"
+            | "sandbox_list"
+            | "sandbox_get"
+            | "sandbox_freeze"
+            | "sandbox_wake"
+            | "sandbox_stop"
+            | "sandbox_secrets"
+            | "sandbox_versions"
+            | "sandbox_environments"
+            | "sandbox_publish_version" => Self::Freely,
             "sandbox_exec" if arguments["execId"].is_string() => Self::Freely,
             "sandbox_procs" if listing => Self::Freely,
             _ => Self::NeverSentOnly,

@@ -180,6 +180,31 @@ pub(super) fn checkout(folder: &Path, commit: &str, into: &Path) -> Result<(), S
     }
 }
 
+/// A submodule, as a commit has it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Submodule {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// The commit it is at.
+    pub(super) commit: String,
+}
+
+/// The submodules of a commit below `folder`.
+pub(super) fn submodules(folder: &Path, commit: &str) -> Result<Vec<Submodule>, String> {
+    let listed = git(folder, &["ls-tree", "-r", "-z", commit])?;
+    let read = |line: PathBuf| {
+        let line = line.as_os_str().as_bytes();
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let about = std::str::from_utf8(&line[..tab]).ok()?;
+        let commit = about.strip_prefix("160000 commit ")?;
+        Some(Submodule {
+            path: PathBuf::from(OsStr::from_bytes(&line[tab + 1..])),
+            commit: commit.to_owned(),
+        })
+    };
+    Ok(split(&listed).filter_map(read).collect())
+}
+
 /// Which of these paths git ignores.
 pub(super) fn ignored(folder: &Path, paths: &[PathBuf]) -> Result<BTreeSet<PathBuf>, String> {
     let child = Command::new("git")

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Call;
+use super::commits::{self, Unpacked};
 use super::select::{self, Excludes, Selection};
 
 /// The most that is sent when nothing else is said, in MiB.
@@ -40,20 +41,24 @@ struct Args {
     prune: bool,
     #[serde(default)]
     dry_run: bool,
+    #[serde(default)]
+    submodules: bool,
+    baseline: Option<String>,
+    baseline_deps: Option<bool>,
     #[serde(rename = "maxMB")]
     max_mb: Option<u64>,
 }
 
 /// What is sent: names in the box with where they are here.
-struct Files {
-    files: BTreeMap<PathBuf, PathBuf>,
-    how: String,
+pub(super) struct Files {
+    pub(super) files: BTreeMap<PathBuf, PathBuf>,
+    pub(super) how: String,
     /// Whether the files are a whole tree that git knows, so that what else is in the box is stale.
-    whole: bool,
-    excluded: Vec<PathBuf>,
-    commit: Option<String>,
+    pub(super) whole: bool,
+    pub(super) excluded: Vec<PathBuf>,
+    pub(super) commit: Option<String>,
     /// A commit's files, until they are sent.
-    _unpacked: Option<tempfile::TempDir>,
+    pub(super) unpacked: Option<Unpacked>,
 }
 
 pub(super) fn run(call: &Call) -> Result<Value, String> {
@@ -89,6 +94,15 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
                 .to_owned(),
         );
     }
+    if args.submodules && args.commit.is_none() {
+        return Err(
+            "`submodules` goes with `commit`; from the disk, sync the submodule's folder"
+                .to_owned(),
+        );
+    }
+    if args.baseline.is_some() && (dest == "." || !found.is_dir()) {
+        return Err("`baseline` goes with a folder and a `dest` of its own below /work".to_owned());
+    }
     let total = total(&files.files)?;
     if total.bytes > max_mb << 20 && !args.dry_run {
         return Err(format!(
@@ -122,6 +136,15 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
         result["uploadedMB"] = megabytes(sent.bytes).into();
         result["sentFiles"] = files.files.len().into();
         result["changedOnBox"] = sent.changed;
+    }
+    if let Some(unpacked) = files.unpacked.as_ref().filter(|_| args.submodules) {
+        result["submodules"] = unpacked.with.clone().into();
+        result["submodulesMissing"] = unpacked.without.clone().into();
+    }
+    if let Some(revision) = args.baseline.as_ref().filter(|_| !args.dry_run) {
+        let packages = args.baseline_deps.unwrap_or(true);
+        let sent = commits::send_baseline(call, &args.id, &dest, &here, revision, packages);
+        result["baseline"] = sent?;
     }
     if files.whole && dest != "." {
         let stale = stale(call, &args.id, &dest, &here, &files, &excludes)?;
@@ -165,16 +188,14 @@ fn choose(args: &Args, here: &Path, excludes: &Excludes) -> Result<Files, String
     let (selection, from, unpacked, commit) = match &args.commit {
         Some(revision) => {
             let commit = select::commit(here, revision)?;
-            let unpacked = tempfile::tempdir();
-            let unpacked = unpacked.map_err(|error| format!("no room for the commit: {error}"))?;
-            select::checkout(here, &commit, unpacked.path())?;
-            let paths = select::walk(unpacked.path(), &[])?;
+            let unpacked = commits::unpack(here, &commit, args.submodules)?;
+            let paths = select::walk(unpacked.dir.path(), &[])?;
             let selection = Selection {
                 paths,
                 how: "the commit's files",
                 git: true,
             };
-            let from = unpacked.path().to_owned();
+            let from = unpacked.dir.path().to_owned();
             (selection, from, Some(unpacked), Some(commit))
         }
         None if !also.is_empty() => {
@@ -210,7 +231,7 @@ fn choose(args: &Args, here: &Path, excludes: &Excludes) -> Result<Files, String
         whole,
         excluded,
         commit,
-        _unpacked: unpacked,
+        unpacked,
     })
 }
 
@@ -260,7 +281,7 @@ fn one_file(args: &Args, here: &Path, dest: &str) -> Result<(Files, String), Str
         whole: false,
         excluded: Vec::new(),
         commit: None,
-        _unpacked: None,
+        unpacked: None,
     };
     Ok((files, folder))
 }
@@ -295,13 +316,19 @@ fn total(files: &BTreeMap<PathBuf, PathBuf>) -> Result<Total, String> {
     })
 }
 
-struct Sent {
-    bytes: u64,
-    changed: Value,
+pub(super) struct Sent {
+    pub(super) bytes: u64,
+    pub(super) changed: Value,
 }
 
 /// Packs the files and sends them. The archive is a file first, so that a connection that breaks can be tried again.
-fn send(call: &Call, id: &str, dest: &str, here: &Path, files: &Files) -> Result<Sent, String> {
+pub(super) fn send(
+    call: &Call,
+    id: &str,
+    dest: &str,
+    here: &Path,
+    files: &Files,
+) -> Result<Sent, String> {
     let failed = |error: std::io::Error| format!("cannot pack the files: {error}");
     let archive = tempfile::tempfile().map_err(failed)?;
     let mut tar = tar::Builder::new(GzEncoder::new(archive, Compression::fast()));
@@ -384,7 +411,7 @@ fn prune(call: &Call, id: &str, dest: &str, stale: &[PathBuf]) -> Result<(usize,
     Ok((names.len(), stale.len() - names.len()))
 }
 
-fn exec(
+pub(super) fn exec(
     call: &Call,
     id: &str,
     cmd: &str,

@@ -50,6 +50,7 @@ Examples:
   icebox exec web -- ls -la
   icebox exec web -- 'make test 2>&1 | tail -n 20'
   icebox exec web --background -- npm run dev
+  icebox exec web --background --ready-port 3000 -- npm start
   icebox exec web --stdin -- python3 - < script.py
   icebox exec web --timeout 3600 --cwd app --env CI=1 -- make")]
 pub(crate) struct Exec {
@@ -59,6 +60,15 @@ pub(crate) struct Exec {
     /// Start it, print its id and do not wait; it keeps the box awake for an hour at most
     #[arg(short, long, conflicts_with = "stdin")]
     background: bool,
+    /// In the background: go on once this port in the box takes connections
+    #[arg(long, value_name = "PORT", requires = "background")]
+    ready_port: Option<u16>,
+    /// In the background: go on once a line of its output holds this text
+    #[arg(long, value_name = "TEXT", requires = "background")]
+    ready_log: Option<String>,
+    /// How long to wait for that, 1 to 300 [default: 60]
+    #[arg(long, value_name = "SEC", value_parser = clap::value_parser!(u32).range(1..=300))]
+    ready_sec: Option<u32>,
     /// Where it runs, relative to /work
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
@@ -131,6 +141,10 @@ impl Exec {
             ));
         }
         printer::notices(&began.notices);
+        if began.ready == Some(false) {
+            note("icebox: it runs, and is not up yet; look at its output, or wait again");
+            return Ok(ExitCode::from(TIMED_OUT));
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -150,6 +164,9 @@ impl Exec {
             note: self.note.clone(),
             exec_id: Some(new_exec_id()?),
             wait_for_capacity_sec: self.wait_for_capacity_sec,
+            ready_port: self.ready_port,
+            ready_log: self.ready_log.clone(),
+            ready_sec: self.ready_sec,
             ..ExecRequest::default()
         })
     }
@@ -165,7 +182,8 @@ pub(super) fn run_once(
     let deadline = Duration::from_secs(u64::from(
         request.timeout_sec.unwrap_or(DEFAULT_TIMEOUT_SEC),
     ));
-    let limit = super::start::limit(request.wait_for_capacity_sec) + deadline;
+    let ready = Duration::from_secs(u64::from(request.ready_sec.unwrap_or_default()));
+    let limit = super::start::limit(request.wait_for_capacity_sec) + deadline + ready;
     let mut repeats = 0;
     loop {
         let error = match client.post(&path, Some(request), limit) {

@@ -1,13 +1,16 @@
 //! `icebox mcp`: the adapter that an MCP client starts, and the lines that make the client do so.
 
+mod install;
+
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use serde_json::json;
+use clap::Args;
 
+use crate::adapter;
 use crate::error::CliError;
 use crate::settings::Remote;
-use crate::{adapter, printer};
+
+use self::install::{Consent, Host, install};
 
 /// Give an agent its sandbox tools
 ///
@@ -16,52 +19,37 @@ use crate::{adapter, printer};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  icebox mcp --install claude     the line that adds it to Claude Code
-  icebox mcp --install codex      the lines for ~/.codex/config.toml
-  icebox mcp --install cursor     the lines for ~/.cursor/mcp.json")]
+  icebox mcp --install claude          add it to Claude Code, after asking
+  icebox mcp --install codex --yes     add it to ~/.codex/config.toml
+  icebox mcp --install cursor --print  show what belongs into ~/.cursor/mcp.json")]
 pub(crate) struct Mcp {
-    /// Print what makes this client use it, and do nothing else
+    /// Make this client use it, after asking; without a terminal to ask at, show what does
     #[arg(long, value_name = "CLIENT")]
     install: Option<Host>,
+    /// With --install: show what makes the client use it, and change nothing
+    #[arg(long, requires = "install", conflicts_with = "yes")]
+    print: bool,
+    /// With --install: do not ask
+    #[arg(short, long, requires = "install")]
+    yes: bool,
     #[command(flatten)]
     pub(crate) remote: Remote,
-}
-
-/// A program that agents run in.
-#[derive(Clone, Copy, ValueEnum)]
-enum Host {
-    Claude,
-    Codex,
-    Cursor,
 }
 
 impl Mcp {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let server = self.remote.server()?;
         match self.install {
-            Some(host) => printer::line(&configuration(host, &server.base))?,
+            Some(host) => {
+                let consent = match (self.print, self.yes) {
+                    (true, _) => Consent::Print,
+                    (false, true) => Consent::Given,
+                    (false, false) => Consent::Ask,
+                };
+                install(host, &server.base, consent)?;
+            }
             None => adapter::run(server)?,
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// What makes a client start the adapter. A key is never printed: it comes from the environment or the key file.
-fn configuration(host: Host, base: &str) -> String {
-    match host {
-        Host::Claude => format!("claude mcp add icebox --env ICEBOX_URL={base} -- icebox mcp"),
-        Host::Codex => format!(
-            "[mcp_servers.icebox]\n\
-             command = \"icebox\"\n\
-             args = [\"mcp\"]\n\
-             env = {{ ICEBOX_URL = \"{base}\" }}\n\
-             env_vars = [\"ICEBOX_API_KEY\"]\n\
-             tool_timeout_sec = 3600"
-        ),
-        Host::Cursor => {
-            let server = json!({"command": "icebox", "args": ["mcp"], "env": {"ICEBOX_URL": base}});
-            let all = json!({"mcpServers": {"icebox": server}});
-            format!("{all:#}")
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The verbs, one file each. Owns their list and what they share on the command line.
 
+mod build;
 mod completions;
 mod dashboard;
 mod demo;
@@ -14,10 +15,12 @@ mod open;
 mod ps;
 mod queue;
 mod restore;
+mod secret;
 mod serve;
 mod start;
 mod status;
 mod stop;
+mod tell;
 mod tls;
 mod wake;
 mod webhook;
@@ -46,6 +49,7 @@ pub(crate) enum Verb {
     Ls(ls::Ls),
     Status(status::Status),
     Exec(exec::Exec),
+    Build(build::Build),
     Ps(ps::Ps),
     Logs(logs::Logs),
     Open(open::Open),
@@ -54,6 +58,8 @@ pub(crate) enum Verb {
     Wake(wake::Wake),
     Stop(stop::Stop),
     Restore(restore::Restore),
+    Secret(secret::Secret),
+    Tell(tell::Tell),
     Webhook(webhook::Webhook),
     Mcp(mcp::Mcp),
     Key(key::Key),
@@ -72,6 +78,7 @@ impl Verb {
             Self::Ls(verb) => verb.run(),
             Self::Status(verb) => verb.run(),
             Self::Exec(verb) => verb.run(),
+            Self::Build(verb) => verb.run(),
             Self::Ps(verb) => verb.run(),
             Self::Logs(verb) => verb.run(),
             Self::Open(verb) => verb.run(),
@@ -80,6 +87,8 @@ impl Verb {
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
+            Self::Secret(verb) => verb.run(),
+            Self::Tell(verb) => verb.run(),
             Self::Webhook(verb) => verb.run(),
             Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
@@ -96,6 +105,7 @@ impl Verb {
             Self::Ls(verb) => verb.remote.json,
             Self::Status(verb) => verb.remote.json,
             Self::Exec(verb) => verb.remote.json,
+            Self::Build(verb) => verb.remote.json,
             Self::Ps(verb) => verb.remote.json,
             Self::Logs(verb) => verb.remote.json,
             Self::Open(verb) => verb.remote.json,
@@ -106,6 +116,8 @@ impl Verb {
             Self::Restore(verb) => verb.remote.json,
             Self::Key(verb) => verb.json(),
             Self::Tls(verb) => verb.json(),
+            Self::Secret(verb) => verb.json(),
+            Self::Tell(verb) => verb.remote.json,
             Self::Webhook(verb) => verb.json(),
             Self::Mcp(verb) => verb.remote.json,
             Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
@@ -115,7 +127,7 @@ impl Verb {
     /// The exit code of errors that are ours, for a verb whose exit code is that of something else.
     pub(crate) fn exit_code_of_own_errors(&self) -> Option<u8> {
         match self {
-            Self::Exec(_) => Some(exec::OWN_ERROR),
+            Self::Exec(_) | Self::Build(_) => Some(exec::OWN_ERROR),
             Self::Demo(_)
             | Self::Doctor(_)
             | Self::Serve(_)
@@ -130,6 +142,8 @@ impl Verb {
             | Self::Wake(_)
             | Self::Stop(_)
             | Self::Restore(_)
+            | Self::Secret(_)
+            | Self::Tell(_)
             | Self::Webhook(_)
             | Self::Mcp(_)
             | Self::Key(_)

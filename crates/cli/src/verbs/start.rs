@@ -58,6 +58,12 @@ pub(crate) struct Start {
     /// A named port, with `:web` one that people open in a browser; may be repeated
     #[arg(long, value_name = "NAME:PORT[:web]", value_parser = service)]
     service: Vec<ServiceRequest>,
+    /// A secret that its commands have as a variable (icebox secret); may be repeated
+    #[arg(long, value_name = "NAME")]
+    secret: Vec<String>,
+    /// The environment it is in: its settings for these services become variables
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
     /// Only who has a signed link may look at its URLs (icebox open makes one)
     #[arg(long)]
     private: bool,
@@ -124,6 +130,8 @@ impl Start {
             size: (size != SizeRequest::default()).then_some(size),
             env: BTreeMap::from_iter(self.env),
             services: self.service,
+            secrets: self.secret,
+            environment: self.environment,
             private: self.private.then_some(true),
             idle_timeout_min: self.idle_timeout_min,
             policy: self.policy,

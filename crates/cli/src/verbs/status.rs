@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use icebox_wire::rest::BoxView;
+use icebox_wire::rest::{BoxView, DiskView};
 
 use crate::error::CliError;
 use crate::printer::{self, Cell, styled};
@@ -91,6 +91,22 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
             format!("{} on port {}: {url}", service.name, service.port),
         ));
     }
+    facts.extend(said(view).map(|text| ("it says", text)));
+    facts.extend(view.environment.clone().map(|name| ("settings", name)));
+    let running = view.running.iter().flat_map(|running| &running.commands);
+    for command in running {
+        let cmd = command.cmd.lines().next().unwrap_or_default();
+        facts.push(("runs", format!("{} ({})", cmd, command.exec_id)));
+    }
+    for database in view.running.iter().flat_map(|running| &running.containers) {
+        let ports: Vec<_> = database.ports.iter().map(u16::to_string).collect();
+        let (name, status) = (&database.name, &database.status);
+        facts.push((
+            "database",
+            format!("{name}: {status}, port {}", ports.join(", ")),
+        ));
+    }
+    facts.extend(view.disk.as_ref().and_then(room));
     let (size, image) = (view.size, &view.image);
     let (memory, disk) = (bytes(size.memory_mb << 20), bytes(size.disk_gb << 30));
     facts.push((
@@ -105,6 +121,22 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
             .map(|(k, v)| ("metadata", format!("{k}={v}"))),
     );
     facts
+}
+
+/// What the agent said last.
+fn said(view: &BoxView) -> Option<String> {
+    let mut steps = view.steps.iter().rev();
+    let step = steps.find(|step| step.kind == "say")?;
+    Some(step.note.clone().unwrap_or_else(|| step.summary.clone()))
+}
+
+/// What takes up most of its room.
+fn room(disk: &DiskView) -> Option<(&'static str, String)> {
+    let largest = disk.work.iter().filter(|used| used.mb >= 1.0).take(3);
+    let largest: Vec<_> = largest
+        .map(|used| format!("{} {:.0} MB", used.path, used.mb))
+        .collect();
+    (!largest.is_empty()).then(|| ("largest", largest.join(", ")))
 }
 
 /// The last decisions about a box.

@@ -71,7 +71,7 @@ pub(super) async fn status(
 ) -> Result<Response, Trouble> {
     let params = params.only(&["fields"])?;
     let found = app.commands.look(&caller, &id).await?;
-    let shown = app.describe(&caller, &found).await?;
+    let shown = app.look(&caller, &found, params.get("fields")).await?;
     Ok(match params.get("fields") {
         Some(fields) => Json(view::only(shown, fields)?).into_response(),
         None => Json(shown).into_response(),

@@ -34,6 +34,20 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     }
 }
 
+/// A body that is text.
+pub(super) struct Text(pub(super) String);
+
+impl FromRequest<App> for Text {
+    type Rejection = Trouble;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Trouble> {
+        let bytes = read_whole(request.into_body(), BODY_WAIT).await?;
+        let text = String::from_utf8(bytes.into());
+        let text = text.map_err(|_| Trouble::new(Kind::BadRequest, "the body must be UTF-8 text"));
+        text.map(Self)
+    }
+}
+
 async fn read_whole(body: axum::body::Body, wait: Duration) -> Result<axum::body::Bytes, Trouble> {
     let bytes = axum::body::to_bytes(body, BODY_LIMIT);
     let bytes = tokio::time::timeout(wait, bytes).await.map_err(|_| {

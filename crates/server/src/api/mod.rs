@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod files;
 mod input;
+mod keep;
 mod links;
 mod mcp;
 mod ops;
@@ -28,7 +29,7 @@ use axum::Router;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post, put};
 
 use crate::commands::Commands;
 use crate::edge::Edge;
@@ -139,6 +140,29 @@ pub fn router(app: App) -> Router {
         .route("/v1/boxes/{id}/sync", post(files::sync))
         .route("/v1/boxes/{id}/files", get(files::read).put(files::write))
         .route("/v1/boxes/{id}/terminal", get(terminal::open))
+        .route("/v1/secrets", get(keep::secrets))
+        .route(
+            "/v1/secrets/{name}",
+            put(keep::set_secret).delete(keep::remove_secret),
+        )
+        .route(
+            "/v1/environments",
+            get(keep::environments).post(keep::make_environment),
+        )
+        .route("/v1/environments/{name}", delete(keep::remove_environment))
+        .route(
+            "/v1/environments/{name}/services/{service}",
+            put(keep::set_service).delete(keep::remove_service),
+        )
+        .route("/v1/versions", get(keep::versions).post(keep::publish))
+        .route("/v1/feedback", get(keep::all_feedback).post(keep::feedback))
+        .route("/v1/boxes/{id}/secrets", post(keep::give))
+        .route("/v1/boxes/{id}/build", post(keep::build))
+        .route("/v1/boxes/{id}/say", post(keep::say))
+        .route(
+            "/v1/boxes/{id}/messages",
+            get(keep::messages).post(keep::leave_message),
+        )
         .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))

@@ -20,7 +20,8 @@ use super::boxes::Nothing;
 use super::input::{Body, Params};
 use crate::commands::check::{is_exec_id, unfit};
 use crate::commands::{
-    Caller, Kind, Look, OutputPiece, OutputRequest, Reading, StreamName, Trouble,
+    Caller, Kind, Look, OutputPiece, OutputRequest, READY_SEC, Readiness, Reading, StreamName,
+    Trouble,
 };
 
 const WAIT_MAX_SEC: u64 = 300;
@@ -61,13 +62,26 @@ pub(super) async fn one(
     caller: Caller,
     Path((id, exec_id)): Path<(String, String)>,
     params: Params,
-) -> Result<Json<ProcView>, Trouble> {
-    let params = params.only(&["waitSec"])?;
-    let wait = params.number("waitSec", 0..=WAIT_MAX_SEC)?.unwrap_or(0);
+) -> Result<Response, Trouble> {
+    let params = params.only(&["waitSec", "until", "readyPort", "readyLog"])?;
+    let wait = params.number("waitSec", 0..=WAIT_MAX_SEC)?;
+    let port = params.number("readyPort", 1..=u64::from(u16::MAX))?;
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    let when = Readiness::of(port, params.get("readyLog"))?;
     let exec_id = known(&exec_id)?;
-    let wait = Duration::from_secs(wait);
-    let proc = app.commands.proc(&caller, &id, exec_id, wait).await?;
-    Ok(Json(proc))
+    let commands = &app.commands;
+    match until(params.get("until"), when)? {
+        None => {
+            let wait = Duration::from_secs(wait.unwrap_or(0));
+            let proc = commands.proc(&caller, &id, exec_id, wait).await?;
+            Ok(Json(proc).into_response())
+        }
+        Some(when) => {
+            let wait = Duration::from_secs(wait.unwrap_or(u64::from(READY_SEC)));
+            let waited = commands.wait_ready(&caller, &id, exec_id, &when, wait);
+            Ok(Json(waited.await?).into_response())
+        }
+    }
 }
 
 pub(super) async fn stop(
@@ -160,6 +174,27 @@ async fn step(step: Step) -> Option<(Result<bytes::Bytes, std::io::Error>, Step)
     };
     let next = piece.next.map_or(Step::Over, Step::Read);
     Some((Ok(piece.bytes), next))
+}
+
+/// What is waited for: the end, or that it is up.
+pub(super) fn until(
+    until: Option<&str>,
+    when: Option<Readiness>,
+) -> Result<Option<Readiness>, Trouble> {
+    match (until, when) {
+        (None | Some("ready"), Some(when)) => Ok(Some(when)),
+        (None | Some("end"), None) => Ok(None),
+        (Some("ready"), None) => {
+            let text =
+                "`until` is `ready`, so say what counts as that: `readyPort`, `readyLog`, or both";
+            Err(Trouble::new(Kind::BadRequest, text).with("field", "readyPort"))
+        }
+        (Some("end"), Some(_)) => {
+            let limit = "`ready` when `readyPort` or `readyLog` is given";
+            Err(Trouble::bad("until", limit))
+        }
+        (Some(_), _) => Err(unfit("until")),
+    }
 }
 
 fn known(exec_id: &str) -> Result<&str, Trouble> {

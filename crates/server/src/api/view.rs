@@ -60,6 +60,7 @@ const FIELDS: &[&str] = &[
     "health",
     "private",
     "fromHuman",
+    "environment",
     "unknownFields",
 ];
 
@@ -76,6 +77,41 @@ impl App {
         shown.why.extend(capacity::why(&shown));
         shown.steps = steps.into_iter().map(step_view).collect();
         shown.notices = self.commands.notices(caller, Some(view.id()));
+        Ok(shown)
+    }
+
+    /// The same, with what goes on in it now, as far as `fields` asks for it (rules 11.4 to 11.6).
+    pub(super) async fn look(
+        &self,
+        caller: &Caller,
+        view: &Arc<View>,
+        fields: Option<&str>,
+    ) -> Result<rest::BoxView, Trouble> {
+        let asks = |field: &str| {
+            let named = |fields: &str| fields.split(',').any(|name| name.trim() == field);
+            fields.is_none_or(named)
+        };
+        let mut shown = self.describe(caller, view).await?;
+        if asks("environment") {
+            shown.environment = self.commands.environment_of(view.id()).await?;
+        }
+        if ["running", "health", "boxdVersion", "disk"]
+            .iter()
+            .any(|field| asks(field))
+        {
+            let inside = self
+                .commands
+                .inside(caller, &shown.id, asks("disk"))
+                .await?;
+            if let Some(daemon) = inside.daemon {
+                let health = shown.health.get_or_insert_default();
+                health.daemon = Some(daemon.to_owned());
+                health.processes = inside.processes;
+            }
+            shown.boxd_version = inside.boxd_version;
+            shown.running = inside.running;
+            shown.disk = inside.disk;
+        }
         Ok(shown)
     }
 
@@ -147,6 +183,9 @@ impl App {
             scene_url: urls.first(view.id(), record, |_| true),
             web_url: urls.first(view.id(), record, |service| service.web),
             private: record.private.then_some(true),
+            environment: None,
+            running: None,
+            disk: None,
             health: health(&failures),
             image: record.image.to_string(),
             image_id: None,
@@ -216,7 +255,10 @@ fn health(failures: &BTreeMap<String, Failure>) -> Option<rest::HealthView> {
             error: proxy_error(failure),
         })
         .collect();
-    (!scene_errors.is_empty()).then_some(rest::HealthView { scene_errors })
+    (!scene_errors.is_empty()).then(|| rest::HealthView {
+        scene_errors,
+        ..rest::HealthView::default()
+    })
 }
 
 fn why_view(why: Why) -> rest::WhyView {
@@ -236,6 +278,7 @@ fn step_view(step: StoredStep) -> rest::StepView {
         summary: step.summary,
         note: step.note,
         detail: step.detail,
+        target: step.target,
         ms: step.ending.ms,
         ok: step.ending.error.is_none(),
         exit_code: step.ending.exit_code.filter(|_| waited_for),

@@ -33,6 +33,8 @@ pub const IDLE_TIMEOUT_MAX_MIN: u32 = 10_080;
 pub const TIMEOUT_SEC: u32 = 600;
 /// The latest deadline of a command.
 pub const TIMEOUT_MAX_SEC: u32 = 3_600;
+/// How long a command may take to be up.
+pub const READY_MAX_SEC: u32 = 300;
 /// How long a start may wait for room.
 pub const CAPACITY_WAIT_MAX_SEC: u32 = 1_800;
 /// How long a link is good when nothing is said, in seconds.
@@ -106,10 +108,7 @@ pub fn name(name: Option<&str>) -> Result<(), Trouble> {
 /// Variables of a box or a command.
 pub fn env(env: &BTreeMap<String, String>) -> Result<(), Trouble> {
     for name in env.keys() {
-        let fits = !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if !fits {
+        if !is_variable(name) {
             return Err(Trouble::bad(
                 "env",
                 format!("an object whose names are letters, digits and _; `{name}` is none"),
@@ -125,6 +124,24 @@ pub fn env(env: &BTreeMap<String, String>) -> Result<(), Trouble> {
         return Err(unfit("env"));
     }
     Ok(())
+}
+
+/// Whether a variable can have that name.
+#[must_use]
+pub fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Whether a service can have that name.
+#[must_use]
+pub fn is_service(name: &str) -> bool {
+    (1..=40).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// The caller's own words.
@@ -143,12 +160,7 @@ pub fn services(services: Vec<rest::ServiceRequest>) -> Result<Vec<Service>, Tro
     let mut known: Vec<Service> = Vec::new();
     for service in services {
         let name = &service.name;
-        let fits = (1..=40).contains(&name.len())
-            && name.starts_with(|c: char| c.is_ascii_lowercase())
-            && name
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-        if !fits {
+        if !is_service(name) {
             return Err(Trouble::bad(
                 "services",
                 format!(
@@ -358,6 +370,20 @@ pub fn exec(request: &rest::ExecRequest) -> Result<(), Trouble> {
         ));
     }
     text("note", request.note.as_deref(), NOTE_LEN)?;
+    let waits = request.ready_port.is_some() || request.ready_log.is_some();
+    match request.ready_sec {
+        Some(_) if !waits => {
+            let limit = "given together with `readyPort` or `readyLog`";
+            return Err(Trouble::bad("readySec", limit));
+        }
+        Some(sec) if !(1..=READY_MAX_SEC).contains(&sec) => return Err(unfit("readySec")),
+        Some(_) | None => {}
+    }
+    if waits && !request.background {
+        let text =
+            "`readyPort` and `readyLog` go with `background`: a command that is waited for ends";
+        return Err(Trouble::new(Kind::BadRequest, text).with("field", "background"));
+    }
     match &request.exec_id {
         Some(id) if !is_exec_id(id) => Err(unfit("execId")),
         Some(_) | None => Ok(()),

@@ -2,6 +2,7 @@
 //! hangs up ends nothing (rules 3.5, 12.2). Owns the words for what the daemon answers.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use connectrpc::client::CallOptions;
@@ -13,7 +14,7 @@ use icebox_wire::boxd::{
 use icebox_wire::rest::{ExecRequest, ExecResponse, Gap, Gaps, ProcView};
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, check, room, wait};
+use super::{Caller, Commands, READY_SEC, Readiness, check, room, wait};
 use crate::boxd::label;
 use crate::engine::{CallUnderWay, Patience, View};
 use crate::random;
@@ -22,7 +23,7 @@ use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut,
 /// How much of each stream an answer carries, in bytes.
 pub(super) const TAIL_BYTES: u32 = 16 * 1024;
 /// How much longer than the command's own deadline the daemon may take to answer.
-const SLACK: Duration = Duration::from_secs(60);
+pub(super) const SLACK: Duration = Duration::from_secs(60);
 /// How long the daemon may take for what needs no waiting.
 pub(super) const QUICK: Duration = Duration::from_secs(15);
 /// How long to wait for news of a box whose daemon broke off.
@@ -30,7 +31,7 @@ const NEWS: Duration = Duration::from_secs(2);
 /// How often a daemon that breaks off is asked again.
 const TRIES: usize = 3;
 /// How much of a command line a list shows, in characters.
-const CMD_SHOWN: usize = 500;
+pub(super) const CMD_SHOWN: usize = 500;
 
 impl Commands {
     /// Runs a command. It goes on, and the call with it, if the caller stops listening.
@@ -41,10 +42,11 @@ impl Commands {
         request: ExecRequest,
     ) -> Result<ExecResponse, Trouble> {
         check::exec(&request)?;
+        let when = Readiness::of(request.ready_port, request.ready_log.as_deref())?;
         let (patience, _listens) = room::patience_of_listener(request.wait_for_capacity_sec)?;
         let id = self.find(caller, id)?.id();
         let (commands, caller) = (self.clone(), caller.clone());
-        let run = async move { commands.run(&caller, id, request, patience).await };
+        let run = async move { commands.run(&caller, id, request, when, patience).await };
         let ended = tokio::spawn(run).await;
         ended.unwrap_or_else(|error| Err(Trouble::internal(&error)))
     }
@@ -54,6 +56,7 @@ impl Commands {
         caller: &Caller,
         id: BoxId,
         request: ExecRequest,
+        when: Option<Readiness>,
         patience: Patience,
     ) -> Result<ExecResponse, Trouble> {
         let began = self.0.clock.now();
@@ -61,7 +64,15 @@ impl Commands {
         let (call, answer) = self.begin(caller, id, writes, patience).await?;
         let exec_id = request.exec_id.clone().unwrap_or_else(random::hex::<8>);
         let step = step(&request, &exec_id, began);
-        let done = self.run_in(&call, &answer.view, request, &exec_id).await;
+        let ready_sec = request.ready_sec.unwrap_or(READY_SEC);
+        let mut done = self.run_in(&call, &answer.view, request, &exec_id).await;
+        if let (Ok(begun), Some(when)) = (&mut done, &when) {
+            let wait = Duration::from_secs(u64::from(ready_sec));
+            match self.up(&call, id, &exec_id, when, wait).await {
+                Ok(ready) => begun.ready = Some(ready),
+                Err(trouble) => done = Err(trouble),
+            }
+        }
         match step {
             Some(mut step) => {
                 step.ending = ending(&done, self.0.clock.now().since(began));
@@ -72,10 +83,10 @@ impl Commands {
         done.map_err(|trouble| trouble.with("execId", exec_id))
     }
 
-    async fn run_in(
+    pub(super) async fn run_in(
         &self,
         call: &CallUnderWay,
-        view: &View,
+        view: &Arc<View>,
         request: ExecRequest,
         exec_id: &str,
     ) -> Result<ExecResponse, Trouble> {
@@ -83,6 +94,8 @@ impl Commands {
         if !wait::is_ready(view) {
             self.until_ready(id).await?;
         }
+        let mut env = self.given(view).await?;
+        env.extend(request.env);
         let background = request.background;
         let shown = label(&request.cmd);
         let limit_sec = match (request.timeout_sec, background) {
@@ -95,7 +108,7 @@ impl Commands {
             exec_id: exec_id.to_owned(),
             cmd: request.cmd,
             cwd: request.cwd.unwrap_or_default(),
-            env: request.env.into_iter().collect(),
+            env: env.into_iter().collect(),
             timeout_ms: u64::from(limit_sec) * 1_000,
             stdin: request.stdin.unwrap_or_default().into_bytes(),
             background,
@@ -155,6 +168,7 @@ impl Commands {
         Ok(answer
             .procs
             .iter()
+            .filter(|proc| !is_own(proc))
             .map(|proc| proc_view(id, proc, now_ms))
             .collect())
     }
@@ -350,12 +364,13 @@ fn step(request: &ExecRequest, exec_id: &str, at: Time) -> Option<HistoryStep> {
         summary: cut(&request.cmd, SUMMARY_LEN),
         note: request.note.clone(),
         detail: request.background.then_some("background"),
+        target: None,
         ending: Ending::default(),
     })
 }
 
 /// How a command's step ended. One that nobody waited for has only begun.
-fn ending(done: &Result<ExecResponse, Trouble>, took_ms: i64) -> Ending {
+pub(super) fn ending(done: &Result<ExecResponse, Trouble>, took_ms: i64) -> Ending {
     let took = u64::try_from(took_ms).ok();
     match done {
         Ok(done) => Ending {
@@ -388,6 +403,7 @@ fn response(id: BoxId, exec_id: String, background: bool, result: &ProcResult) -
         output_url: Some(output_url(id, &exec_id)),
         exec_id,
         bg_id: None,
+        ready: None,
         // A command that its deadline ended has no exit code, whatever it made of the signal (12.1).
         exit_code: proc.exit_code.filter(|_| !proc.timed_out),
         signal: proc.signal.clone(),
@@ -398,6 +414,11 @@ fn response(id: BoxId, exec_id: String, background: bool, result: &ProcResult) -
         ms: Some(result.elapsed_ms),
         notices: Vec::new(),
     }
+}
+
+/// Whether a command is the server's or an adapter's own housekeeping.
+pub(super) fn is_own(proc: &ProcInfo) -> bool {
+    is_housekeeping(&proc.cmd, "")
 }
 
 pub(super) fn proc_view(id: BoxId, proc: &ProcInfo, now_ms: i64) -> ProcView {

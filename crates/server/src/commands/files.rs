@@ -101,6 +101,7 @@ impl Commands {
             summary: cut(&summary(&request), SUMMARY_LEN),
             note: None,
             detail: None,
+            target: Some(request.dest.clone()),
             ending: Ending {
                 ms: took,
                 error: done
@@ -170,7 +171,7 @@ impl Commands {
         about
     }
 
-    async fn ask_for_file(
+    pub(super) async fn ask_for_file(
         &self,
         id: BoxId,
         method: Method,
@@ -186,7 +187,7 @@ impl Commands {
         }
     }
 
-    async fn upload(
+    pub(super) async fn upload(
         &self,
         id: BoxId,
         method: Method,
@@ -228,11 +229,11 @@ struct Dest<'a> {
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
-    path: &'a str,
+pub(super) struct Named<'a> {
+    pub(super) path: &'a str,
 }
 
-fn query(path: &str, query: &impl Serialize) -> Result<String, Trouble> {
+pub(super) fn query(path: &str, query: &impl Serialize) -> Result<String, Trouble> {
     let query = serde_urlencoded::to_string(query);
     let query = query.map_err(|error| Trouble::internal(&error))?;
     Ok(format!("{path}?{query}"))

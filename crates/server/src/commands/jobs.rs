@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use connectrpc::client::CallOptions;
+use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::WaitRequest;
 use icebox_wire::rest::ProcView;
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::exec::{QUICK, TAIL_BYTES, proc_view};
 use super::trouble::Trouble;
 use super::{Caller, Commands};
+use crate::engine::CallUnderWay;
 
 /// A command that was waited for, whether it ended or not.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +26,9 @@ pub struct Waited {
     pub stderr: String,
     /// Whether either stream is longer than what is here.
     pub truncated: bool,
+    /// Whether it is up, when that was waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
 }
 
 impl Commands {
@@ -37,8 +42,19 @@ impl Commands {
     ) -> Result<Waited, Trouble> {
         let id = self.find(caller, id)?.id();
         let (call, _) = self.acting(caller, id, false).await?;
+        self.waited(&call, id, exec_id, wait).await
+    }
+
+    /// The same during a call.
+    pub(super) async fn waited(
+        &self,
+        call: &CallUnderWay,
+        id: BoxId,
+        exec_id: &str,
+        wait: Duration,
+    ) -> Result<Waited, Trouble> {
         let answer = self
-            .ask_daemon(&call, id, false, || {
+            .ask_daemon(call, id, false, || {
                 let client = self.0.boxds.client(id);
                 let request = WaitRequest {
                     exec_id: exec_id.to_owned(),
@@ -60,6 +76,7 @@ impl Commands {
             stdout: text(&result.stdout_tail),
             stderr: text(&result.stderr_tail),
             truncated: result.stdout_truncated || result.stderr_truncated,
+            ready: None,
         })
     }
 }

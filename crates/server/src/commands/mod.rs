@@ -2,26 +2,34 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 mod account;
+mod build;
 pub mod check;
 mod downloads;
+mod environments;
 mod events;
 mod exec;
 mod files;
 mod folder;
+mod inside;
 mod jobs;
+mod keep;
 mod keys;
 mod life;
 mod link;
 mod look;
+mod messages;
 mod notices;
 mod output;
 mod pause;
 mod presence;
 mod reach;
+mod ready;
 mod room;
+mod secrets;
 mod start;
 mod terminal;
 pub mod trouble;
+mod versions;
 mod wait;
 
 use std::sync::Arc;
@@ -42,13 +50,16 @@ use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest, event_view};
 pub use files::{Content, Download, SyncRequest};
+pub use inside::Inside;
 pub use jobs::Waited;
+pub use keep::Keep;
 pub use keys::key_id;
 pub use link::Link;
 pub use look::Look;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
+pub use ready::{READY_SEC, Readiness};
 pub use terminal::{Heard, Keyboard, Screen, Terminal, TerminalSize};
 pub use trouble::{Kind, Trouble};
 
@@ -79,11 +90,17 @@ struct Inner {
     looks: look::Looks,
     /// Free places for terminals.
     terminals: Arc<Semaphore>,
+    keep: Keep,
+    disks: inside::Disks,
 }
 
 impl Commands {
     /// Puts them together.
     #[must_use]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another part of the server"
+    )]
     pub fn new(
         engine: Engine,
         boxds: Arc<Boxds>,
@@ -92,6 +109,7 @@ impl Commands {
         config: Config,
         reader: Reader,
         outbox: Reader,
+        keep: Keep,
     ) -> Self {
         Self(Arc::new(Inner {
             engine,
@@ -106,6 +124,8 @@ impl Commands {
             downloads: downloads::Downloads::default(),
             looks: look::Looks::default(),
             terminals: Arc::new(Semaphore::new(terminal::MOST)),
+            keep,
+            disks: inside::Disks::default(),
         }))
     }
 

@@ -33,10 +33,24 @@ impl Commands {
             return self.restore(caller, id, &request, patience).await;
         }
         let waits = request.wait.unwrap_or(true);
+        let gift = self.gift(
+            "secrets",
+            caller,
+            &request.secrets,
+            request.environment.clone(),
+        );
+        let gift = gift.await?;
         let new = self.new_box(caller, request)?;
         let id = new.id;
+        self.hand_over(id, gift).await?;
         let created = self.0.engine.patient(patience).create(new).await;
-        let answer = created.map_err(|error| ask(error, id))?;
+        let answer = match created {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.take_back(id).await;
+                return Err(ask(error, id));
+            }
+        };
         if waits {
             self.until_started(answer.view).await
         } else {
@@ -55,12 +69,6 @@ impl Commands {
     fn new_box(&self, caller: &Caller, request: StartRequest) -> Result<NewBox, Trouble> {
         check::env(&request.env)?;
         check::metadata(&request.metadata)?;
-        if let Some(name) = request.secrets.first() {
-            return Err(Trouble::bad(
-                "secrets",
-                format!("the names of this account's secrets; there is none called `{name}`"),
-            ));
-        }
         let mut policy = match &request.policy {
             Some(asked) => check::policy(asked, &Policy::AGENT)?,
             None => Policy::AGENT,
@@ -214,6 +222,7 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         ("env", !request.env.is_empty()),
         ("services", !request.services.is_empty()),
         ("secrets", !request.secrets.is_empty()),
+        ("environment", request.environment.is_some()),
         ("idleTimeoutMin", request.idle_timeout_min.is_some()),
         ("policy", request.policy.is_some()),
         ("metadata", !request.metadata.is_empty()),

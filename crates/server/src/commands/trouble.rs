@@ -43,6 +43,8 @@ pub enum Kind {
     WakeFailed,
     /// The freeze failed; the box runs on (rule 4.9).
     FreezeFailed,
+    /// A command ended before it was up.
+    NotReady,
     /// The box could not be started.
     StartFailed,
     /// More than fits.
@@ -108,6 +110,7 @@ impl Trouble {
                 | Kind::InUse
                 | Kind::LifetimeOver
                 | Kind::Paused
+                | Kind::NotReady
                 | Kind::StartFailed
                 | Kind::TooLarge
                 | Kind::TooSlow

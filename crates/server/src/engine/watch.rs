@@ -207,6 +207,7 @@ fn step_of(proc: &ProcInfo) -> Option<Box<HistoryStep>> {
         summary: cut(&proc.cmd, SUMMARY_LEN),
         note: None,
         detail: proc.background.then_some("background"),
+        target: None,
         ending: Ending {
             ms: u64::try_from(ended_ms - proc.started_ms).ok(),
             error: None,

@@ -190,6 +190,7 @@ impl Work {
             summary: cut(&named.cloned().unwrap_or_else(image), SUMMARY_LEN),
             note: None,
             detail: None,
+            target: None,
             ending: Ending::default(),
         }
     }

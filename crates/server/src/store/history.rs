@@ -32,6 +32,8 @@ pub struct HistoryStep {
     pub note: Option<String>,
     /// More about it, such as `background`.
     pub detail: Option<&'static str>,
+    /// The folder that it was about.
+    pub target: Option<String>,
     /// How it ended.
     pub ending: Ending,
 }
@@ -65,6 +67,8 @@ struct Body {
     note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
     #[serde(flatten)]
     ending: Ending,
 }
@@ -82,6 +86,8 @@ pub struct StoredStep {
     pub note: Option<String>,
     /// More about it.
     pub detail: Option<String>,
+    /// The folder that it was about.
+    pub target: Option<String>,
     /// How it ended.
     pub ending: Ending,
 }
@@ -109,6 +115,7 @@ pub(super) fn add(tx: &Transaction<'_>, id: BoxId, step: &HistoryStep) -> rusqli
         summary: step.summary.clone(),
         note: step.note.clone(),
         detail: step.detail.map(str::to_owned),
+        target: step.target.clone(),
         ending: step.ending.clone(),
     };
     let body = serde_json::to_string(&body)
@@ -189,6 +196,7 @@ fn stored(id: BoxId, at_ms: i64, body: &str) -> Result<StoredStep, StoreError> {
         summary: body.summary,
         note: body.note,
         detail: body.detail,
+        target: body.target,
         ending: body.ending,
     })
 }

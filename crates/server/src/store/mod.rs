@@ -2,14 +2,17 @@
 //! events, the steps of calls, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
+mod beside;
 mod credits;
 mod events;
 mod gaps;
 mod history;
 mod hook;
 mod keys;
+mod notes;
 mod row;
 mod schema;
+mod secrets;
 mod sessions;
 mod webhooks;
 
@@ -30,6 +33,10 @@ use crate::steps;
 pub use credits::{LoadedAccount, PutAccount};
 use gaps::Gaps;
 use row::Loader;
+
+pub use beside::Beside;
+pub use notes::{FeedbackRow, MessageRow, Published, VersionRow};
+pub use secrets::{EnvironmentRow, GivenRows, SecretRow};
 
 pub use events::{Announced, EventPage, Told};
 pub use gaps::Gap;
@@ -292,6 +299,8 @@ impl Store {
                 "DELETE FROM boxes WHERE id = ?1",
                 "DELETE FROM reasons WHERE box = ?1",
                 "DELETE FROM steps WHERE box = ?1",
+                "DELETE FROM given WHERE box = ?1",
+                "DELETE FROM messages WHERE box = ?1",
             ] {
                 tx.prepare_cached(sql)?.execute([id.as_str()])?;
             }

@@ -131,6 +131,71 @@ const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     CREATE INDEX session_links_of ON session_links (key);
 ",
+    // What accounts keep for their boxes: secrets and settings (sealed), and what a box was given of them.
+    "
+    CREATE TABLE secrets (
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        name TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        created_ms INTEGER NOT NULL,
+        changed_ms INTEGER NOT NULL,
+        PRIMARY KEY (account, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE environments (
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        name TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        PRIMARY KEY (account, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE environment_services (
+        account INTEGER NOT NULL,
+        environment TEXT NOT NULL,
+        name TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        PRIMARY KEY (account, environment, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE given (
+        box TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        PRIMARY KEY (box, kind, name)
+    ) WITHOUT ROWID;
+",
+    // What is left for somebody to read: versions, messages of people to a box's agent, feedback to the operator.
+    "
+    CREATE TABLE versions (
+        id TEXT PRIMARY KEY,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        service TEXT NOT NULL,
+        label TEXT NOT NULL,
+        image TEXT NOT NULL,
+        note TEXT,
+        git_sha TEXT,
+        created_ms INTEGER NOT NULL,
+        UNIQUE (account, service, label)
+    ) WITHOUT ROWID;
+    CREATE TABLE messages (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        box TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        delivered_ms INTEGER,
+        agent TEXT
+    );
+    CREATE INDEX messages_of ON messages (box, seq);
+    CREATE TABLE feedback (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_ms INTEGER NOT NULL,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        box TEXT,
+        agent TEXT,
+        task TEXT NOT NULL,
+        usage TEXT NOT NULL,
+        problems TEXT NOT NULL,
+        suggestions TEXT NOT NULL
+    );
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

@@ -336,6 +336,7 @@ fn step(at: i64, exec: Option<&str>, error: Option<&str>) -> HistoryStep {
         summary: format!("step {at}"),
         note: None,
         detail: None,
+        target: None,
         ending: Ending {
             error: error.map(str::to_owned),
             ..Ending::default()

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::rig::{MIN, Rig, RigClient};
 
 /// A client of MCP that speaks the protocol by hand, so that it can also speak it badly.
-struct Agent(RigClient);
+pub(crate) struct Agent(RigClient);
 
 impl Agent {
-    fn new(rig: &Rig, conversation: &str) -> Self {
+    pub(crate) fn new(rig: &Rig, conversation: &str) -> Self {
         let client = rig
             .client()
             .with_header("content-type", "application/json")
@@ -20,13 +20,13 @@ impl Agent {
         Self(client)
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.0.post("/mcp", message).await.expect(200)
     }
 
     /// A tool's result, whatever it is.
-    async fn call(&self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Value {
         let answer = self
             .ask("tools/call", json!({"name": name, "arguments": arguments}))
             .await;
@@ -35,7 +35,7 @@ impl Agent {
     }
 
     /// The fields of a tool that worked; the first text says the same.
-    async fn works(&self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn works(&self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_ne!(result["isError"], true, "{result}");
         let text = result["content"][0]["text"].as_str().unwrap();
@@ -45,7 +45,7 @@ impl Agent {
     }
 
     /// What a tool says that failed.
-    async fn fails(&self, name: &str, arguments: Value) -> (String, Value) {
+    pub(crate) async fn fails(&self, name: &str, arguments: Value) -> (String, Value) {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
         let text = result["content"][0]["text"].as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ impl Agent {
         (text, result["structuredContent"].clone())
     }
 
-    async fn start(&self) -> String {
+    pub(crate) async fn start(&self) -> String {
         let shown = self.works("sandbox_start", json!({"goal": "a test"})).await;
         shown["id"].as_str().unwrap().to_owned()
     }
@@ -170,8 +170,8 @@ async fn wrong_arguments_are_named_with_their_limit() {
         ),
         (
             "sandbox_start",
-            json!({"goal": "x", "secrets": []}),
-            "no field `secrets`",
+            json!({"goal": "x", "secrets": ["NOPE"]}),
+            "no secret `NOPE`",
         ),
         (
             "sandbox_start",

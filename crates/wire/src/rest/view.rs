@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Keeps, WaitView};
+use super::{DiskView, Keeps, RunningView, WaitView};
 
 /// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,7 +136,16 @@ pub struct BoxView {
     /// Only who has a signed link may look at these (rule 8.8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
-    /// What is wrong with it, where something is.
+    /// The environment that it was started in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+    /// What runs in it. Only a look at one box that runs has this and `disk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<RunningView>,
+    /// What takes up room in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskView>,
+    /// How its daemon is, and what is wrong with it, where something is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthView>,
     /// The image it started from.
@@ -260,6 +269,12 @@ pub struct ProxyErrorView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthView {
+    /// `ok` when the daemon in the box answers, `silent` when it does not; only in a look at one box that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<String>,
+    /// How many processes there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
     /// Requests that did not get through, for every service and for URLs that match none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scene_errors: Vec<SceneErrorView>,
@@ -314,6 +329,9 @@ pub struct StepView {
     /// `background` for a command that nobody waited for, `restored` for the start of a box that existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// The folder in the box that it was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// How long it took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ms: Option<u64>,

@@ -46,9 +46,12 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
         Kind::NotFound | Kind::BoxGone | Kind::Interrupted | Kind::EventsGone => {
             (StatusCode::NOT_FOUND, false)
         }
-        Kind::TakenOver | Kind::InUse | Kind::LifetimeOver | Kind::Paused | Kind::TooMany => {
-            (StatusCode::CONFLICT, false)
-        }
+        Kind::TakenOver
+        | Kind::InUse
+        | Kind::LifetimeOver
+        | Kind::Paused
+        | Kind::TooMany
+        | Kind::NotReady => (StatusCode::CONFLICT, false),
         Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed => {
             (StatusCode::SERVICE_UNAVAILABLE, true)
         }

@@ -5,6 +5,7 @@
 //! call answers as plain JSON; one that takes longer turns into an event stream with its first sign of life.
 
 mod files;
+mod keep;
 mod params;
 mod schema;
 mod tools;
@@ -17,6 +18,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use http::request::Parts;
 use icebox_lifecycle::BoxId;
+use icebox_wire::rest::MessageView;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -26,7 +28,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::Service as _;
 
 use self::tools::{Asking, Outcome, TOOLS};
@@ -140,8 +142,38 @@ impl ServerHandler for Agents {
             Some(tool) => under_way(&context, (tool.run)(&self.app, &asking, arguments)).await,
             None => Err(no_such_tool(&request.name)),
         };
-        let notices = self.app.commands.notices(&asking.caller, named);
+        let mut notices = self.app.commands.notices(&asking.caller, named);
+        let outcome = match (outcome, named) {
+            (Ok(fields), Some(id)) => Ok(self
+                .with_messages(&asking.caller, id, fields, &mut notices)
+                .await),
+            (outcome, _) => outcome,
+        };
         Ok(result(outcome, notices).into())
+    }
+}
+
+impl Agents {
+    /// Adds what people left at the box for whoever holds it: as a field, and as lines of their own.
+    async fn with_messages(
+        &self,
+        caller: &Caller,
+        id: BoxId,
+        mut fields: JsonObject,
+        notices: &mut Vec<String>,
+    ) -> JsonObject {
+        let left = self.app.commands.from_human(caller, id).await;
+        // The result stands, whatever became of the messages: they wait for the next one.
+        let left = left.unwrap_or_default();
+        if left.is_empty() {
+            return fields;
+        }
+        let line = |message: &MessageView| format!("box {id}: a person says: {}", message.text);
+        notices.extend(left.iter().map(line));
+        let said = |message: MessageView| json!({"at": message.at, "text": message.text});
+        let said: Vec<Value> = left.into_iter().map(said).collect();
+        fields.insert("fromHuman".to_owned(), said.into());
+        fields
     }
 }
 

@@ -15,6 +15,11 @@ pub(super) struct OfBox {
     pub(super) id: String,
 }
 
+/// A tool that takes nothing.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// `sandbox_start`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -27,6 +32,11 @@ pub(super) struct Start {
     pub(super) name: Option<String>,
     /// Variables for every command in the box.
     pub(super) env: Option<BTreeMap<String, String>>,
+    /// Names of the account's secrets, as variables of every command in the box; see `sandbox_secrets`.
+    #[schemars(length(max = 100))]
+    pub(super) secrets: Option<Vec<String>>,
+    /// The environment it is in: what `sandbox_environments` says of the services declared here become variables.
+    pub(super) environment: Option<String>,
     /// Ports that get a name.
     #[schemars(length(max = 32))]
     pub(super) services: Option<Vec<Service>>,
@@ -106,6 +116,15 @@ pub(super) struct Exec {
     /// What it reads from standard input; empty when left out.
     #[schemars(length(max = 1_048_576))]
     pub(super) stdin: Option<String>,
+    /// With `background`: answer once this port in the box takes connections, or with an error when it ends first.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub(super) ready_port: Option<u16>,
+    /// With `background`: answer once a line of its output holds this text. With `readyPort`, both have to hold.
+    #[schemars(length(min = 1, max = 1_000))]
+    pub(super) ready_log: Option<String>,
+    /// How long to wait for that; 60 unless you say otherwise. Then `ready` is false and it runs on.
+    #[schemars(range(min = 1, max = 300))]
+    pub(super) ready_sec: Option<u32>,
     /// 16 lowercase hex digits of your choice: repeating a call with the same id never runs it twice, it answers with the
     /// first run's result.
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
@@ -131,6 +150,14 @@ pub(super) struct Procs {
     /// `wait`: how long at most; 60 unless you say otherwise.
     #[schemars(range(max = 300))]
     pub(super) wait_sec: Option<u32>,
+    /// `wait`: for its `end` (the default), or until it is `ready`.
+    pub(super) until: Option<Until>,
+    /// `wait`: it is ready when this port in the box takes connections.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub(super) ready_port: Option<u16>,
+    /// `wait`: it is ready when a line of its output holds this text. With `readyPort`, both have to hold.
+    #[schemars(length(min = 1, max = 1_000))]
+    pub(super) ready_log: Option<String>,
     /// `stop`: how long it may take to end by itself before it is killed.
     #[schemars(range(max = 60))]
     pub(super) grace_sec: Option<u32>,
@@ -144,6 +171,111 @@ pub(super) enum ProcsAction {
     List,
     Wait,
     Stop,
+}
+
+/// What `sandbox_procs` waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Until {
+    End,
+    Ready,
+}
+
+/// `sandbox_build`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Build {
+    /// The box.
+    pub(super) id: String,
+    /// The folder it is built in: relative to `/work`, or absolute below it. Its whole content is compared.
+    #[schemars(length(min = 1, max = 1_000))]
+    pub(super) dir: String,
+    /// The command, for bash.
+    #[schemars(length(min = 1, max = 131_072))]
+    pub(super) cmd: String,
+    /// Everything it makes: paths relative to `dir`.
+    #[schemars(length(min = 1, max = 20))]
+    pub(super) out: Vec<String>,
+    /// One sentence for the person watching, in their language: why you build this.
+    #[schemars(length(max = 200))]
+    pub(super) note: String,
+    /// More variables for this command; they are compared, too.
+    pub(super) env: Option<BTreeMap<String, String>>,
+    /// Its deadline: 600 unless you say otherwise.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub(super) timeout_sec: Option<u32>,
+}
+
+/// `sandbox_secrets`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Secrets {
+    /// The box that is given some; leave it out to list the names of all.
+    pub(super) id: Option<String>,
+    /// Which ones.
+    #[schemars(length(min = 1, max = 100))]
+    pub(super) names: Option<Vec<String>>,
+}
+
+/// `sandbox_versions`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Versions {
+    /// Only those of this service.
+    #[schemars(length(min = 1, max = 40))]
+    pub(super) service: Option<String>,
+}
+
+/// `sandbox_publish_version`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PublishVersion {
+    /// The service.
+    #[schemars(length(min = 1, max = 40))]
+    pub(super) service: String,
+    /// The version's name, new among those of the service.
+    #[schemars(length(min = 1, max = 100))]
+    pub(super) label: String,
+    /// The image it runs from.
+    #[schemars(length(min = 1, max = 500))]
+    pub(super) image: String,
+    /// Why it is published.
+    #[schemars(length(max = 200))]
+    pub(super) note: Option<String>,
+    /// The commit it was built from.
+    #[schemars(length(min = 7, max = 64))]
+    pub(super) git_sha: Option<String>,
+}
+
+/// `sandbox_say`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Say {
+    /// The box.
+    pub(super) id: String,
+    /// One or two sentences, in the person's language.
+    #[schemars(length(min = 1, max = 500))]
+    pub(super) text: String,
+}
+
+/// `sandbox_feedback`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Feedback {
+    /// What you were doing.
+    #[schemars(length(max = 4_000))]
+    pub(super) task: String,
+    /// How you used boxes for it.
+    #[schemars(length(max = 4_000))]
+    pub(super) usage: String,
+    /// What went wrong.
+    #[schemars(length(max = 4_000))]
+    pub(super) problems: String,
+    /// What would have helped.
+    #[schemars(length(max = 4_000))]
+    pub(super) suggestions: String,
+    /// The box it is about, if it is about one.
+    pub(super) id: Option<String>,
 }
 
 /// `sandbox_get`.
@@ -184,6 +316,12 @@ pub(super) struct Sync {
     exclude: Option<Vec<String>>,
     /// Delete files in the box that are not in your tree.
     prune: Option<bool>,
+    /// With `commit`: the files of initialised submodules, too, at the commits it records.
+    submodules: Option<bool>,
+    /// Also send this commit, to `<dest>-baseline`, to compare with.
+    baseline: Option<String>,
+    /// Link the packages in `node_modules` of `dest` into the baseline (the default).
+    baseline_deps: Option<bool>,
     /// Only say what would be sent.
     dry_run: Option<bool>,
     /// Refuse to send more than this; 100 unless you say otherwise.
@@ -258,7 +396,8 @@ impl Start {
             }),
             env: self.env.unwrap_or_default(),
             services: services.into_iter().map(Service::into_rest).collect(),
-            secrets: Vec::new(),
+            secrets: self.secrets.unwrap_or_default(),
+            environment: self.environment,
             idle_timeout_min: self.idle_timeout_min,
             policy: self.policy,
             wait_for_capacity_sec: self.wait_for_capacity_sec,
@@ -291,6 +430,9 @@ impl Exec {
             read_only: self.read_only.unwrap_or(false),
             stdin: self.stdin,
             note: Some(self.note),
+            ready_port: self.ready_port,
+            ready_log: self.ready_log,
+            ready_sec: self.ready_sec,
             exec_id: self.exec_id,
             wait_for_capacity_sec: self.wait_for_capacity_sec,
         }

@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::schema::schema;
-use super::{files, params};
+use super::{files, keep, params};
 use crate::api::input::arguments;
 use crate::api::{App, view};
 use crate::commands::check::{is_exec_id, takes, unfit};
-use crate::commands::{Caller, Kind, Trouble};
+use crate::commands::{Caller, Kind, Readiness, Trouble};
 
 /// What a tool call came to: the fields of its result.
 pub(super) type Outcome = Result<JsonObject, Trouble>;
@@ -75,17 +75,28 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "Run a command",
             "Runs a bash command in a box and answers with its exit code and the last 16 KB of each stream. Wakes a \
              frozen box first. A failing command is no error of the tool: look at `exitCode`. If the call ends early, \
-             the command goes on: find it by `sandbox_procs`. Start servers with `background`.",
+             the command goes on: find it by `sandbox_procs`. Start servers with `background`, and with `readyPort` or \
+             `readyLog` to go on once they are up.",
             Hints::Destroys,
             |app, asking, args| Box::pin(exec(app, asking, args)),
         ),
         tool::<params::Procs>(
             "sandbox_procs",
             "Look after commands",
-            "Lists the commands that run in a box, waits for the end of one, or stops one with everything it started. \
-             `wait` answers with the end of its output, also while it still runs (`running`).",
+            "Lists the commands that run in a box, waits for the end of one or until a server is up (`readyPort`, \
+             `readyLog`), or stops one with everything it started. `wait` answers with the end of its output, also while \
+             it still runs (`running`).",
             Hints::Destroys,
             |app, asking, args| Box::pin(procs(app, asking, args)),
+        ),
+        tool::<params::Build>(
+            "sandbox_build",
+            "Build, or reuse a build",
+            "Runs a build step in a folder of a box, or, when the content of the folder, the command, its variables and \
+             the tools are as in an earlier build of this account, puts in place what that made (`reused`), in whichever \
+             box that was. `out` names everything the command makes; what it changes besides is not kept.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(keep::build(app, asking, args)),
         ),
         tool::<params::Get>(
             "sandbox_get",
@@ -110,11 +121,20 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             Hints::Destroys,
             |_, _, _| Box::pin(files::needs_the_adapter("sandbox_pull")),
         ),
+        tool::<params::Secrets>(
+            "sandbox_secrets",
+            "Use secrets",
+            "Without arguments: lists the names of the account's secrets, which a person sets; values are never shown. \
+             With `id` and `names`: gives them to a box, as variables of every later command. Do not print them.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(keep::secrets(app, asking, args)),
+        ),
         tool::<params::Status>(
             "sandbox_status",
             "Look at a box",
-            "Everything about one box: state, goal, the last steps, what keeps it awake, when it freezes and when it is \
-             stopped for good, and the rules that decided so. Wakes nothing and is no use.",
+            "Everything about one box: state, goal, the last steps, what runs in it, what takes up room, what keeps it \
+             awake, when it freezes and when it is stopped for good, and the rules that decided so. Wakes nothing and is \
+             no use.",
             Hints::Adds,
             |app, asking, args| Box::pin(status(app, asking, args)),
         ),
@@ -125,6 +145,14 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
              taken over by using it when its `agent.state` is `left` or `idle`. Wakes nothing and is no use.",
             Hints::Reads,
             |app, asking, args| Box::pin(list(app, asking, args)),
+        ),
+        tool::<params::Say>(
+            "sandbox_say",
+            "Tell the person something",
+            "Shows one or two sentences to the person who watches a box. There is no answer here; what they write comes \
+             as `fromHuman` with a later result. Wakes nothing and is no use.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(keep::say(app, asking, args)),
         ),
         tool::<params::OfBox>(
             "sandbox_freeze",
@@ -148,6 +176,36 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
              of it first.",
             Hints::Destroys,
             |app, asking, args| Box::pin(stop(app, asking, args)),
+        ),
+        tool::<params::PublishVersion>(
+            "sandbox_publish_version",
+            "Publish a version",
+            "Records that an image is a version of a service, under a label. A label means the same for ever: publishing \
+             it again with another image fails.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(keep::publish_version(app, asking, args)),
+        ),
+        tool::<params::Versions>(
+            "sandbox_versions",
+            "List versions",
+            "The account's published versions, or those of one service, newest first.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(keep::versions(app, asking, args)),
+        ),
+        tool::<params::Nothing>(
+            "sandbox_environments",
+            "List environments",
+            "The account's environments: settings of services (their names only), which a box started with `environment` \
+             has as variables for the services it declares. People change them over REST.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(keep::environments(app, asking, args)),
+        ),
+        tool::<params::Feedback>(
+            "sandbox_feedback",
+            "Tell the operator what to improve",
+            "Tells whoever runs this server how working with boxes went: what you did, what went wrong, what would help.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(keep::feedback(app, asking, args)),
         ),
     ]
 });
@@ -227,8 +285,23 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
         params::ProcsAction::Wait => {
             let wait = args.wait_sec.map_or(WAIT, seconds);
             let exec_id = required(args.bg_id.as_deref())?;
-            let ended = app.commands.wait_proc(caller, &args.id, exec_id, wait);
-            with_bg_id(ended.await?)
+            let when = Readiness::of(args.ready_port, args.ready_log.as_deref())?;
+            let until = args.until.map(|until| match until {
+                params::Until::End => "end",
+                params::Until::Ready => "ready",
+            });
+            match crate::api::procs::until(until, when)? {
+                None => {
+                    let ended = app.commands.wait_proc(caller, &args.id, exec_id, wait);
+                    with_bg_id(ended.await?)
+                }
+                Some(when) => {
+                    let up = app
+                        .commands
+                        .wait_ready(caller, &args.id, exec_id, &when, wait);
+                    with_bg_id(up.await?)
+                }
+            }
         }
         params::ProcsAction::Stop => {
             let exec_id = required(args.bg_id.as_deref())?;
@@ -258,9 +331,10 @@ fn required(bg_id: Option<&str>) -> Result<&str, Trouble> {
 async fn status(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
     let args: params::Status = arguments(args)?;
     let found = app.commands.look(caller, &args.id).await?;
-    let whole = app.describe(caller, &found).await?;
-    match args.fields {
-        Some(some) => fields(view::only(whole, &some.join(","))?),
+    let some = args.fields.map(|some| some.join(","));
+    let whole = app.look(caller, &found, some.as_deref()).await?;
+    match some {
+        Some(some) => fields(view::only(whole, &some)?),
         None => fields(whole),
     }
 }

@@ -65,6 +65,9 @@ const WATCHED: [&str; 10] = [
 /// The layout of a generation; part of its name, so that a newer Icebox makes its own.
 const LAYOUT: u32 = 1;
 
+/// What every image gets for databases in tests.
+const TESTDB: &str = include_str!("psbx-testdb.bash");
+
 /// The images on this host.
 pub(super) struct Images {
     paths: Paths,
@@ -155,6 +158,7 @@ fn remove_all_but(dir: &Path, used: &[String]) -> io::Result<()> {
 fn fingerprint() -> String {
     let mut hash = Xxh3::new();
     hash.update(&LAYOUT.to_le_bytes());
+    hash.update(TESTDB.as_bytes());
     for path in WATCHED {
         hash.update(path.as_bytes());
         if let Ok(meta) = fs::metadata(path) {
@@ -284,6 +288,7 @@ fn make_own_files(root: &Path) -> io::Result<()> {
         ("var/log", 0o755),
         ("var/tmp", 0o1777),
         ("var/spool", 0o755),
+        ("usr/local/bin", 0o755),
         ("usr/lib/icebox", 0o755),
         ("etc/sudoers.d", 0o750),
     ] {
@@ -316,6 +321,7 @@ fn make_own_files(root: &Path) -> io::Result<()> {
         ),
         ("etc/resolv.conf", 0o644, ""),
         ("etc/machine-id", 0o444, ""),
+        ("usr/local/bin/psbx-testdb", 0o755, TESTDB),
     ] {
         let path = root.join(file);
         fsutil::remove_file(&path)?;

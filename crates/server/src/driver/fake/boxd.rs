@@ -1,5 +1,5 @@
 //! The daemon in a fake box: the real protocol over a stream in memory, with a handful of commands (`true`, `false`,
-//! `echo …`, `remember …`, `recall`, `hang`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
+//! `echo …`, `remember …`, `recall`, `variable NAME`, `hang`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,6 +126,10 @@ impl Daemon {
                 "remember" => memory.word = Some(rest.to_owned()),
                 "recall" => {
                     command.stdout = memory.word.clone().unwrap_or_default().into_bytes();
+                }
+                "variable" => {
+                    let value = request.env.get(rest).cloned();
+                    command.stdout = value.unwrap_or_default().into_bytes();
                 }
                 "big" => command.stdout = vec![b'x'; rest.parse().unwrap_or(0)],
                 "long" => {

@@ -198,6 +198,7 @@ fn step(at: Time) -> HistoryStep {
         summary: "Fix the flaky test in the checkout and open a review".to_owned(),
         note: None,
         detail: None,
+        target: None,
         ending: Ending {
             ms: Some(412),
             ..Ending::default()

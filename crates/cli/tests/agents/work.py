@@ -1,0 +1,206 @@
+"""What an agent does besides running commands, over `icebox mcp` with the official Python SDK: secrets, a server that is
+waited for, builds that are reused in another box, a database that outlives a freeze, what is known of the box, and words
+between it and a person.
+
+Called with the program and a git project. The environment says where the server is."""
+
+import asyncio
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from mcp import Client, StdioServerParameters
+
+PROGRAM, PROJECT = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def adapter():
+    environment = {name: os.environ[name] for name in ("ICEBOX_URL", "ICEBOX_DATA", "PATH")}
+    return Client(StdioServerParameters(command=PROGRAM, args=["mcp"], env=environment))
+
+
+def icebox(*words, stdin=""):
+    return subprocess.run([PROGRAM, *words], input=stdin, capture_output=True, text=True)
+
+
+async def call(client, tool, fails=False, **arguments):
+    result = await client.call_tool(tool, arguments)
+    said = [item.text for item in result.content]
+    assert bool(result.is_error) == fails, (tool, arguments, said)
+    return said[0] if fails else json.loads(said[0])
+
+
+async def run(client, box, cmd, note="look", **more):
+    return await call(client, "sandbox_exec", id=box, cmd=cmd, note=note, **more)
+
+
+async def secrets(client, box):
+    assert icebox("secret", "set", "TOKEN", stdin="hush\n").returncode == 0
+    listed = icebox("secret", "ls")
+    assert "TOKEN" in listed.stdout and "hush" not in listed.stdout, listed
+    done = await run(client, box, "echo ${TOKEN-none}")
+    assert done["stdout"] == "none\n", done
+    given = await call(client, "sandbox_secrets", id=box, names=["TOKEN"])
+    assert given["names"] == ["TOKEN"], given
+    done = await run(client, box, "echo $TOKEN; grep -rl hush /work /etc /root /home 2>/dev/null")
+    assert done["stdout"] == "hush\n", done
+
+
+async def servers(client, box):
+    serve = "echo about to listen; sleep 1; exec python3 -u -m http.server 8080 --bind 127.0.0.1"
+    up = await run(client, box, serve, "serve", background=True, readyPort=8080, readyLog="Serving HTTP")
+    assert up["ready"] is True, up
+    done = await run(client, box, "curl -sS -o /dev/null -w '%{http_code}' 127.0.0.1:8080/")
+    assert done["stdout"] == "200", done
+    refused = await call(
+        client, "sandbox_exec", True, id=box, cmd="python3 -m nosuchmodule", note="fail", background=True, readyPort=9000
+    )
+    assert "exited with code 1" in refused and "nosuchmodule" in refused, refused
+    await call(client, "sandbox_procs", id=box, action="stop", bgId=up["bgId"])
+
+
+async def build(client, box, fails=False, **more):
+    arguments = {"dir": "app", "cmd": "sh build.sh", "out": ["out"], "note": "build it"} | more
+    return await call(client, "sandbox_build", fails, id=box, **arguments)
+
+
+async def builds(client, box, other):
+    await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="app")
+    first = await build(client, box)
+    assert (first["reused"], first["cached"], first["exitCode"]) == (False, True, 0), first
+    await run(client, box, "echo spoiled > app/out/result && touch app/out/extra")
+    again = await build(client, box)
+    assert again["reused"] is True and "exitCode" not in again, again
+    done = await run(client, box, "cat app/out/result; ls app/out; ls -A .psbx-sync")
+    assert done["stdout"] == "built from one\nresult\n", done
+    await call(client, "sandbox_sync", id=other, localPath=str(PROJECT), dest="app")
+    elsewhere = await build(client, other)
+    assert elsewhere["reused"] is True, elsewhere
+    done = await run(client, other, "cat app/out/result")
+    assert done["stdout"] == "built from one\n", done
+    # Anything that goes in makes it another build.
+    for more in ({"env": {"A": "1"}}, {"cmd": "sh ./build.sh"}):
+        assert (await build(client, other, **more))["reused"] is False, more
+    await run(client, other, "echo two > app/one")
+    changed = await build(client, other)
+    assert changed["reused"] is False, changed
+    done = await run(client, other, "cat app/out/result")
+    assert done["stdout"] == "built from two\n", done
+    # What fails, makes nothing, or changes what went in is not kept, and says so.
+    for more, why in (
+        ({"cmd": "false"}, "failed"),
+        ({"out": ["nothing"]}, "made no `nothing`"),
+        ({"cmd": "date +%N > one; sh build.sh"}, "changed files"),
+    ):
+        done = await build(client, other, **more)
+        assert not done["cached"] and why in done["notCached"], (more, done)
+    await run(client, other, "mkdir -p app/links && ln -s /etc app/links/etc && ln -s /etc app/outside")
+    for more, why in (
+        ({"dir": "nosuch"}, "no folder"),
+        ({"dir": "../etc"}, "`dir` must be"),
+        ({"dir": "app/outside"}, "leads out of /work"),
+        ({"out": ["../x"]}, "`out` must be"),
+        ({"out": []}, "`out` must be"),
+        ({"cmd": ""}, "`cmd` must be"),
+    ):
+        refused = await build(client, other, True, **more)
+        assert why in refused, (more, refused)
+    done = await build(client, other, out=["links/etc/passwd"])
+    assert not done["cached"] and "leads out of /work" in done["notCached"], done
+    steps = (await call(client, "sandbox_status", id=box, fields=["steps"]))["steps"]
+    built = [step for step in steps if step["kind"] == "build"]
+    assert [step.get("detail") for step in built] == [None, "reused"], built
+    assert built[0]["target"] == "app" and built[0]["note"] == "build it", built
+    shown = icebox("build", box, "app", "--out", "out", "--", "sh", "build.sh")
+    assert shown.returncode == 0 and "nothing ran" in shown.stderr, shown
+
+
+async def databases(client, box):
+    done = await run(client, box, "psbx-testdb postgres")
+    if "no PostgreSQL in this box" in done["stderr"]:
+        assert "apt-get install postgresql" in done["stderr"], done
+        return
+    assert done["exitCode"] == 0 and "DATABASE_URL=postgresql://" in done["stdout"], done
+    ask = "set -a; . /work/.sbx/testdb/postgres.env; psql -qtA \"$DATABASE_URL\" -c "
+    done = await run(client, box, ask + "'create table t as select 42 as x'")
+    assert done["exitCode"] == 0, done
+    shown = await call(client, "sandbox_status", id=box, fields=["running"])
+    database = shown["running"]["containers"][0]
+    assert (database["name"], database["status"], database["ports"]) == ("postgres", "running", [5432]), database
+    await call(client, "sandbox_freeze", id=box)
+    done = await run(client, box, ask + "'select x from t'")
+    assert done["stdout"] == "42\n", done
+    done = await run(client, box, "psbx-testdb rm postgres; psbx-testdb list; ls /work/.sbx/testdb")
+    assert done["stdout"] == "", done
+
+
+async def known(client, box):
+    await run(client, box, "head -c 3000000 /dev/zero > big; head -c 2000000 /dev/zero > /tmp/big; sleep 1000 &>/dev/null & true")
+    begun = await run(client, box, "sleep 1000", "wait", background=True)
+    shown = await call(client, "sandbox_status", id=box)
+    assert shown["health"]["daemon"] == "ok" and shown["boxdVersion"], shown["health"]
+    assert begun["bgId"] in [command["execId"] for command in shown["running"]["commands"]], shown["running"]
+    disk = shown["disk"]
+    while disk.get("measuring"):
+        disk = (await call(client, "sandbox_status", id=box, fields=["disk"]))["disk"]
+    assert [system["path"] for system in disk["filesystems"]] == ["/work", "/", "/tmp", "/dev/shm"], disk
+    assert disk["filesystems"][0]["sizeGb"] > 0 and disk["filesystems"][1]["sameAs"] == "/work", disk
+    assert disk["work"][0]["path"] == "/work/big", disk
+    assert "/tmp/big" in [used["path"] for used in disk["temp"]], disk
+    again = (await call(client, "sandbox_status", id=box, fields=["disk"]))["disk"]
+    assert again == disk, "it is good for 30 s"
+    listed = await call(client, "sandbox_procs", id=box, all=True)
+    assert not any("psbx-sync" in proc["cmd"] for proc in listed["procs"]), listed
+    await call(client, "sandbox_procs", id=box, action="stop", bgId=begun["bgId"])
+    frozen = await call(client, "sandbox_freeze", id=box)
+    seen = await call(client, "sandbox_status", id=box)
+    assert seen["status"] == "frozen" and "disk" not in seen and "running" not in seen, seen
+    assert seen["lastUsedAt"] == frozen["lastUsedAt"], "looking is no use"
+
+
+async def words(client, box):
+    assert icebox("tell", box, "use the other branch").returncode == 0
+    result = await client.call_tool("sandbox_exec", {"id": box, "cmd": "true", "note": "go on"})
+    fields = json.loads(result.content[0].text)
+    assert [said["text"] for said in fields["fromHuman"]] == ["use the other branch"], fields
+    assert "use the other branch" in result.content[1].text, result
+    assert "fromHuman" not in await run(client, box, "true")
+    assert "just now" in icebox("tell", box).stdout
+    await call(client, "sandbox_say", id=box, text="On the other branch now.")
+    assert "On the other branch now." in icebox("status", box).stdout
+    feedback = {"task": "test", "usage": "all of it", "problems": "none", "suggestions": "none"}
+    assert (await call(client, "sandbox_feedback", id=box, **feedback))["ok"] is True
+
+
+async def baseline(client, box):
+    git = ["git", "-C", str(PROJECT), "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    (PROJECT / "one").write_text("changed\n")
+    subprocess.run([*git, "commit", "-qam", "two"], check=True)
+    await run(client, box, "mkdir -p tree/node_modules/.vite tree/node_modules/a && touch tree/node_modules/a/b")
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="tree", baseline="HEAD~1")
+    assert len(sent["baseline"]["commitSha"]) == 40 and sent["baseline"]["deps"] == ["node_modules"], sent
+    done = await run(client, box, "cat tree/one tree-baseline/one; ls -A tree-baseline/node_modules")
+    assert done["stdout"] == "changed\none\na\n", done
+    refused = await call(client, "sandbox_sync", True, id=box, localPath=str(PROJECT), dest=".", baseline="HEAD")
+    assert "`baseline` goes with" in refused, refused
+    refused = await call(client, "sandbox_sync", True, id=box, localPath=str(PROJECT), dest="x", submodules=True)
+    assert "goes with `commit`" in refused, refused
+
+
+async def work():
+    async with adapter() as client:
+        box = (await call(client, "sandbox_start", goal="work", name="work"))["id"]
+        other = (await call(client, "sandbox_start", goal="work elsewhere"))["id"]
+        for step in (secrets, servers):
+            await step(client, box)
+        await builds(client, box, other)
+        for step in (databases, known, words, baseline):
+            await step(client, box)
+        for each in (box, other):
+            await call(client, "sandbox_stop", id=each)
+    print("the work is done")
+
+
+asyncio.run(work())

@@ -1,0 +1,184 @@
+//! What accounts keep for their boxes, over REST: secrets, environments, versions, builds, messages, feedback. Translates only.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use icebox_lifecycle::BoxId;
+use icebox_wire::rest::{
+    BuildRequest, BuildResponse, EnvironmentRequest, EnvironmentServiceView, EnvironmentsResponse,
+    FeedbackRequest, FeedbackResponse, GiveRequest, GiveResponse, MessagesResponse, OkResponse,
+    SecretRequest, SecretView, SecretsResponse, TextRequest, VersionRequest, VersionsResponse,
+};
+
+use super::input::{Body, Params, Text};
+use super::who::Admin;
+use super::{App, error};
+use crate::commands::{Caller, Trouble};
+
+pub(super) async fn secrets(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params,
+) -> Result<Json<SecretsResponse>, Trouble> {
+    params.only(&[])?;
+    app.commands.secrets(&caller).await.map(Json)
+}
+
+pub(super) async fn set_secret(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Body(request): Body<SecretRequest>,
+) -> Result<Json<SecretView>, Trouble> {
+    let set = app.commands.set_secret(&caller, &name, request);
+    set.await.map(Json)
+}
+
+pub(super) async fn remove_secret(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<OkResponse>, Trouble> {
+    app.commands.remove_secret(&caller, &name).await?;
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn give(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(request): Body<GiveRequest>,
+) -> Result<Json<GiveResponse>, Trouble> {
+    let given = app.commands.give_secrets(&caller, &id, &request.names);
+    Ok(Json(GiveResponse {
+        names: given.await?,
+        notices: app.commands.notices(&caller, BoxId::parse(&id)),
+    }))
+}
+
+pub(super) async fn environments(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params,
+) -> Result<Json<EnvironmentsResponse>, Trouble> {
+    params.only(&[])?;
+    app.commands.environments(&caller).await.map(Json)
+}
+
+pub(super) async fn make_environment(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<EnvironmentRequest>,
+) -> Result<Response, Trouble> {
+    let made = app.commands.make_environment(&caller, request).await?;
+    Ok((error::CREATED, Json(made)).into_response())
+}
+
+pub(super) async fn remove_environment(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<OkResponse>, Trouble> {
+    app.commands.remove_environment(&caller, &name).await?;
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn set_service(
+    State(app): State<App>,
+    caller: Caller,
+    Path((environment, service)): Path<(String, String)>,
+    Text(text): Text,
+) -> Result<Json<EnvironmentServiceView>, Trouble> {
+    let set = app.commands;
+    let set = set.set_service(&caller, &environment, &service, Some(&text));
+    set.await.map(Json)
+}
+
+pub(super) async fn remove_service(
+    State(app): State<App>,
+    caller: Caller,
+    Path((environment, service)): Path<(String, String)>,
+) -> Result<Json<OkResponse>, Trouble> {
+    let commands = app.commands;
+    let removed = commands.set_service(&caller, &environment, &service, None);
+    removed.await?;
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn versions(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params,
+) -> Result<Json<VersionsResponse>, Trouble> {
+    let params = params.only(&["service"])?;
+    let listed = app.commands.versions(&caller, params.get("service"));
+    listed.await.map(Json)
+}
+
+pub(super) async fn publish(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<VersionRequest>,
+) -> Result<Response, Trouble> {
+    let published = app.commands.publish_version(&caller, request).await?;
+    Ok((error::CREATED, Json(published)).into_response())
+}
+
+pub(super) async fn build(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(request): Body<BuildRequest>,
+) -> Result<Json<BuildResponse>, Trouble> {
+    let mut built = app.commands.build(&caller, &id, request).await?;
+    built.notices = app.commands.notices(&caller, BoxId::parse(&id));
+    Ok(Json(built))
+}
+
+pub(super) async fn say(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(request): Body<TextRequest>,
+) -> Result<Json<OkResponse>, Trouble> {
+    app.commands.say(&caller, &id, &request.text).await?;
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn leave_message(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(request): Body<TextRequest>,
+) -> Result<Response, Trouble> {
+    let left = app.commands.leave_message(&caller, &id, &request.text);
+    Ok((error::CREATED, Json(left.await?)).into_response())
+}
+
+pub(super) async fn messages(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Json<MessagesResponse>, Trouble> {
+    params.only(&[])?;
+    app.commands.messages(&caller, &id).await.map(Json)
+}
+
+pub(super) async fn feedback(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<FeedbackRequest>,
+) -> Result<Json<OkResponse>, Trouble> {
+    app.commands.feedback(&caller, request).await?;
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn all_feedback(
+    State(app): State<App>,
+    _: Admin,
+    params: Params,
+) -> Result<Json<FeedbackResponse>, Trouble> {
+    params.only(&[])?;
+    app.commands.all_feedback().await.map(Json)
+}
