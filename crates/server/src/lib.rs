@@ -12,6 +12,7 @@ pub mod engine;
 pub mod random;
 pub mod record;
 mod shared;
+pub mod snapshot;
 pub mod steps;
 pub mod store;
 pub mod usage;

@@ -4,6 +4,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod exec;
+mod fork;
 mod freeze;
 mod key;
 mod logs;
@@ -14,6 +15,7 @@ mod ps;
 mod queue;
 mod restore;
 mod serve;
+mod snapshot;
 mod start;
 mod status;
 mod stop;
@@ -51,6 +53,8 @@ pub(crate) enum Verb {
     Wake(wake::Wake),
     Stop(stop::Stop),
     Restore(restore::Restore),
+    Fork(fork::Fork),
+    Snapshot(snapshot::Snapshot),
     Webhook(webhook::Webhook),
     Mcp(mcp::Mcp),
     Key(key::Key),
@@ -75,6 +79,8 @@ impl Verb {
             Self::Wake(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
+            Self::Fork(verb) => verb.run(),
+            Self::Snapshot(verb) => verb.run(),
             Self::Webhook(verb) => verb.run(),
             Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
@@ -97,6 +103,8 @@ impl Verb {
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
+            Self::Fork(verb) => verb.remote.json,
+            Self::Snapshot(verb) => verb.json(),
             Self::Key(verb) => verb.json(),
             Self::Webhook(verb) => verb.json(),
             Self::Mcp(verb) => verb.remote.json,
@@ -121,6 +129,8 @@ impl Verb {
             | Self::Wake(_)
             | Self::Stop(_)
             | Self::Restore(_)
+            | Self::Fork(_)
+            | Self::Snapshot(_)
             | Self::Webhook(_)
             | Self::Mcp(_)
             | Self::Key(_)

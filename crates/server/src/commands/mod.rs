@@ -16,6 +16,7 @@ mod pause;
 mod presence;
 mod reach;
 mod room;
+mod snapshots;
 mod start;
 pub mod trouble;
 mod wait;
@@ -42,6 +43,7 @@ pub use link::Link;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
+pub use snapshots::{ForkPolicy, continues};
 pub use trouble::{Kind, Trouble};
 
 /// Who asks.

@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conformance::Inside;
 use super::{
     BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection,
-    Stream,
+    Origin, Stream,
 };
 
 use script::Script;
@@ -48,6 +48,7 @@ impl Default for Changes {
 #[derive(Default)]
 struct World {
     boxes: HashMap<BoxId, FakeBox>,
+    snapshots: BTreeMap<SnapshotId, FakeSnapshot>,
     /// What was done, in order: the step and the box.
     done: Vec<(Step, BoxId)>,
     cannot_checkpoint: Option<String>,
@@ -65,6 +66,13 @@ struct FakeBox {
     ended: Option<String>,
     /// Where its programs really listen, by their port in the box.
     programs: HashMap<u16, SocketAddr>,
+}
+
+/// A snapshot of one.
+#[derive(Clone)]
+struct FakeSnapshot {
+    files: BTreeMap<String, String>,
+    memory: Option<Memory>,
 }
 
 /// What a box has in memory, and a copy on disk.
@@ -188,6 +196,15 @@ impl Fake {
     pub async fn until_command(&self, id: BoxId) {
         let mut changes = self.0.changes.0.subscribe();
         while self.running_commands(id).is_empty() {
+            // The sender lives as long as the world.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Waits until there are so many snapshots.
+    pub async fn until_snapshots(&self, count: usize) {
+        let mut changes = self.0.changes.0.subscribe();
+        while self.world().snapshots.len() != count {
             // The sender lives as long as the world.
             let _ = changes.changed().await;
         }
@@ -317,6 +334,31 @@ impl World {
         Ok(())
     }
 
+    fn save(
+        &mut self,
+        id: BoxId,
+        copy: Option<CopyId>,
+        snapshot: SnapshotId,
+    ) -> Result<(), DriverError> {
+        if self.snapshots.contains_key(&snapshot) {
+            return Ok(());
+        }
+        let found = self.get(id)?;
+        if found.processes == Processes::Running {
+            return Err(DriverError::Failed("the box runs".to_owned()));
+        }
+        let memory = copy.map(|copy| {
+            let kept = found.copies.get(&copy).cloned();
+            kept.ok_or_else(|| DriverError::Gone("there is no such copy".to_owned()))
+        });
+        let made = FakeSnapshot {
+            files: found.files.clone(),
+            memory: memory.transpose()?,
+        };
+        self.snapshots.insert(snapshot, made);
+        Ok(())
+    }
+
     fn thaw(&mut self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
         let found = self.get(id)?;
         let Some(memory) = found.copies.get(&copy) else {
@@ -349,8 +391,18 @@ impl Driver for Fake {
 
     async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
         let id = spec.id;
+        let origin = spec.origin.filter(|_| !keep_files);
         let act = move |world: &mut World| {
             let mut fresh = FakeBox::running();
+            if let Some(Origin { snapshot, memory }) = origin {
+                let gone = || DriverError::Gone(format!("there is no snapshot {snapshot}"));
+                let from = world.snapshots.get(&snapshot).cloned().ok_or_else(gone)?;
+                fresh.files = from.files;
+                if memory {
+                    let none = || DriverError::Refused("it has no memory".to_owned());
+                    fresh.memory = from.memory.ok_or_else(none)?;
+                }
+            }
             if let Some(mut old) = world.boxes.remove(&id) {
                 old.disconnect();
                 if keep_files {
@@ -421,6 +473,29 @@ impl Driver for Fake {
             Ok(())
         };
         self.play(Step::DropCopy, id, act).await
+    }
+
+    async fn save(
+        &self,
+        id: BoxId,
+        copy: Option<CopyId>,
+        snapshot: SnapshotId,
+    ) -> Result<u64, DriverError> {
+        let act = move |world: &mut World| world.save(id, copy, snapshot);
+        self.play(Step::Save, id, act).await.map(|()| 1)
+    }
+
+    async fn drop_snapshot(&self, snapshot: SnapshotId) -> Result<(), DriverError> {
+        let act = move |world: &mut World| {
+            world.snapshots.remove(&snapshot);
+            Ok(())
+        };
+        // It belongs to no box.
+        self.play(Step::DropSnapshot, BoxId::FIRST, act).await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError> {
+        Ok(self.world().snapshots.keys().copied().collect())
     }
 
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {

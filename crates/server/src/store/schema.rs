@@ -115,6 +115,14 @@ const STEPS: &[&str] = &[
     CREATE INDEX deliveries_line ON deliveries (hook, box, seq) WHERE state = 'waiting';
     CREATE INDEX deliveries_over ON deliveries (hook, seq) WHERE state <> 'waiting';
 ",
+    // Snapshots, which belong to no box.
+    "
+    CREATE TABLE snapshots (
+        id TEXT PRIMARY KEY,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        body TEXT NOT NULL
+    ) WITHOUT ROWID;
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

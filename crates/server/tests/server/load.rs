@@ -151,6 +151,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         private: false,
         link_secret: None,
         e2b: None,
+        origin: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

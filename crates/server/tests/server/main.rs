@@ -17,6 +17,7 @@ mod receiver;
 mod restart;
 mod rig;
 mod room;
+mod snapshots;
 mod steps;
 mod wake;
 mod webhooks;

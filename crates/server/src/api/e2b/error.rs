@@ -46,9 +46,12 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
         Kind::NotFound | Kind::BoxGone | Kind::Interrupted | Kind::EventsGone => {
             (StatusCode::NOT_FOUND, false)
         }
-        Kind::TakenOver | Kind::InUse | Kind::LifetimeOver | Kind::Paused | Kind::TooMany => {
-            (StatusCode::CONFLICT, false)
-        }
+        Kind::TakenOver
+        | Kind::InUse
+        | Kind::LifetimeOver
+        | Kind::Paused
+        | Kind::SnapshotFailed
+        | Kind::TooMany => (StatusCode::CONFLICT, false),
         Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed => {
             (StatusCode::SERVICE_UNAVAILABLE, true)
         }
@@ -71,6 +74,12 @@ impl IntoResponse for Failure {
         }
         response
     }
+}
+
+/// Trouble inside an answer that is none itself.
+pub(super) fn body(trouble: &Trouble) -> Value {
+    let (status, _) = on_the_wire(trouble.kind);
+    json!({"code": status.as_u16(), "message": trouble.text})
 }
 
 /// An error that stays one.
