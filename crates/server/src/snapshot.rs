@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub name: Option<String>,
     /// The box it was made of.
     pub source: BoxId,
+    /// Counts snapshots in the order in which they were asked for.
+    pub number: u64,
     /// When.
     pub created_at: Time,
     /// Programs go on in boxes made from it; otherwise it holds files alone.
@@ -62,7 +64,7 @@ impl Snapshots {
             .values()
             .filter(|it| it.account == account && it.stage == Stage::Ready && !it.hidden);
         let mut seen: Vec<_> = seen.cloned().collect();
-        seen.sort_by_key(|it| std::cmp::Reverse((it.created_at, it.id)));
+        seen.sort_by_key(|it| std::cmp::Reverse(it.number));
         seen
     }
 

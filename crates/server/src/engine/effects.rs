@@ -147,9 +147,10 @@ impl Effects {
                 wait_for(before, &effect).await;
             }
             let op = effect.op();
-            let saves = match effect {
-                Effect::Save { snapshot, .. } => Some(snapshot),
-                _ => None,
+            let saves = if let Effect::Save { snapshot, .. } = effect {
+                Some(snapshot)
+            } else {
+                None
             };
             let bytes = Arc::new(AtomicU64::new(0));
             let counted = Arc::clone(&bytes);

@@ -11,6 +11,7 @@ use icebox_lifecycle::{Ask, BoxId, Command, Effect, Event, Save, SnapshotId, Sta
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::Parts;
 use super::inbox::{Admitted, AskError, Message, Sender};
 use super::turn::{Core, Turn};
 use super::views::View;
@@ -61,6 +62,8 @@ pub(super) struct Saves {
     pub(super) snapshots: Arc<Snapshots>,
     /// The most that an account may have.
     most: usize,
+    /// The number of the latest one.
+    latest: u64,
     runtime: Handle,
     driver: Arc<dyn Driver>,
     inbox: Sender,
@@ -87,18 +90,18 @@ pub(super) struct SaveChanges {
 
 impl Saves {
     pub(super) fn new(
-        runtime: Handle,
-        driver: Arc<dyn Driver>,
-        inbox: Sender,
+        runtime: &Handle,
+        parts: &Parts,
+        inbox: &Sender,
         snapshots: Arc<Snapshots>,
-        most: usize,
     ) -> Self {
         Self {
             snapshots,
-            most,
-            runtime,
-            driver,
-            inbox,
+            most: parts.limits.account_snapshots,
+            latest: 0,
+            runtime: runtime.clone(),
+            driver: Arc::clone(&parts.driver),
+            inbox: inbox.clone(),
             making: BTreeMap::new(),
             launched: BTreeSet::new(),
             waiting: HashMap::new(),
@@ -199,7 +202,9 @@ impl Core {
                     memory,
                 };
                 self.step(turn, new.source, Event::Command(Command::Save(save)));
+                self.saves.latest += 1;
                 let snapshot = Snapshot {
+                    number: self.saves.latest,
                     id: new.id,
                     account: new.account,
                     name: new.name,
@@ -369,6 +374,7 @@ impl Core {
     pub(super) fn load_snapshots(&mut self, found: Vec<SnapshotId>) -> Result<(), StoreError> {
         for mut snapshot in self.store.snapshots()? {
             let id = snapshot.id;
+            self.saves.latest = self.saves.latest.max(snapshot.number);
             let goes_on = self.views.get(snapshot.source).is_some_and(|view| {
                 let saving = view.sandbox.saving();
                 saving.is_some_and(|save| save.snapshot == id)

@@ -119,13 +119,7 @@ impl Core {
             Arc::clone(&parts.boxds),
             inbox.clone(),
         );
-        let saves = Saves::new(
-            runtime.clone(),
-            Arc::clone(&parts.driver),
-            inbox.clone(),
-            snapshots,
-            parts.limits.account_snapshots,
-        );
+        let saves = Saves::new(&runtime, &parts, &inbox, snapshots);
         Self {
             clock: parts.clock,
             store: parts.store,

@@ -14,6 +14,7 @@ struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     source: String,
+    number: u64,
     created_ms: i64,
     memory: bool,
     bytes: u64,
@@ -56,6 +57,7 @@ fn load(id: &str, account: i64, body: &str) -> Result<Snapshot, serde_json::Erro
         account: AccountId(account),
         name: body.name,
         source: BoxId::parse(&body.source).ok_or_else(|| no_id(&body.source))?,
+        number: body.number,
         created_at: Time(body.created_ms),
         memory: body.memory,
         bytes: body.bytes,
@@ -73,6 +75,7 @@ pub(super) fn put(tx: &Transaction<'_>, snapshot: &Snapshot) -> rusqlite::Result
     let body = Body {
         name: snapshot.name.clone(),
         source: snapshot.source.to_string(),
+        number: snapshot.number,
         created_ms: snapshot.created_at.0,
         memory: snapshot.memory,
         bytes: snapshot.bytes,

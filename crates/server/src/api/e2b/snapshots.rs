@@ -119,8 +119,7 @@ pub(super) async fn list(
         let known = app.commands.snapshots(&client.0);
         let at = known.iter().find(|it| it.id.as_str() == after);
         let at = at.ok_or_else(|| bad("nextToken", "the `X-Next-Token` of an earlier page"))?;
-        let mark = (at.created_at, at.id);
-        snapshots.retain(|it| (it.created_at, it.id) < mark);
+        snapshots.retain(|it| it.number < at.number);
     }
     let more = snapshots.len() > limit;
     snapshots.truncate(limit);
