@@ -9,6 +9,7 @@ use crate::forecast::HoldKind;
 use crate::policy::{LifetimeFrom, Policy, PolicyError, WokenBy};
 use crate::rules;
 use crate::sandbox::{Sandbox, Takeover};
+use crate::saving;
 use crate::state::{End, State};
 use crate::time::Time;
 
@@ -42,6 +43,11 @@ pub enum Ask {
     SetPolicy(Box<Policy>),
     /// [`Command::Keep`].
     Keep(bool),
+    /// [`Command::Save`].
+    Save {
+        /// With its memory.
+        memory: bool,
+    },
     /// Read its record.
     Get,
 }
@@ -58,6 +64,9 @@ impl From<&Command> for Ask {
             Command::Restore => Self::Restore,
             Command::SetPolicy(policy) => Self::SetPolicy(policy.clone()),
             Command::Keep(keep) => Self::Keep(*keep),
+            Command::Save(save) => Self::Save {
+                memory: save.memory,
+            },
         }
     }
 }
@@ -114,6 +123,11 @@ pub enum Refusal {
     LifetimeOver,
     /// It is paused, and a call does not wake it (15.2).
     Paused,
+    /// Its memory cannot be part of a snapshot.
+    NoMemory {
+        /// Why there is no copy of it; `None`: it was given up, and the box keeps its files only (4.13).
+        error: Option<Box<str>>,
+    },
     /// A setting is out of range.
     Policy(PolicyError),
     /// A hard cap can be raised only (6.10).
@@ -144,6 +158,7 @@ impl Sandbox {
             Ask::Restore => self.admit_restore(now),
             Ask::SetPolicy(policy) => self.admit_policy(now, policy),
             Ask::Keep(keep) => self.admit_keep(now, *keep),
+            Ask::Save { memory } => saving::admit(self, now, *memory),
         };
         decided.unwrap_or_else(Admission::Refuse)
     }
@@ -202,7 +217,7 @@ impl Sandbox {
         }
     }
 
-    fn live(&self, now: Time) -> Result<(), Refusal> {
+    pub(crate) fn live(&self, now: Time) -> Result<(), Refusal> {
         self.ended(now).map_or(Ok(()), Err)
     }
 

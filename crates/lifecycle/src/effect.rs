@@ -1,7 +1,7 @@
 //! Everything the lifecycle may ask for. An effect is data: the engine commits the state that goes with
 //! it first, then carries it out, and its outcome comes back as an event with the same [`OpId`].
 
-use crate::id::{CopyId, OpId};
+use crate::id::{CopyId, OpId, SnapshotId};
 
 /// Something to be done after the commit. Each one is idempotent: asking again after a crash is harmless. The effects of
 /// one box are carried out one after the other, in the order in which they were asked for.
@@ -53,6 +53,14 @@ pub enum Effect {
         /// The copy to remove.
         copy: CopyId,
     },
+    /// Copy what the box is made of while it stands still: its files and, with `copy`, its memory. It must not run before that
+    /// is over. Without an answer: who made the snapshot hears how it went, the box does not care.
+    Save {
+        /// What to call it.
+        snapshot: SnapshotId,
+        /// The good copy whose memory goes with it.
+        copy: Option<CopyId>,
+    },
     /// Stop a recording without uploading it (4.4).
     StopRecording,
     /// Freeze the attached phones first (4.2, 14.4).
@@ -70,7 +78,10 @@ impl Effect {
             | Self::Thaw { op, .. }
             | Self::Release { op }
             | Self::Destroy { op, .. } => Some(*op),
-            Self::DropCopy { .. } | Self::StopRecording | Self::FreezePhones => None,
+            Self::DropCopy { .. }
+            | Self::Save { .. }
+            | Self::StopRecording
+            | Self::FreezePhones => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use crate::effect::Tier;
 use crate::id::{BoxId, CallId, CopyId, OpId};
 use crate::policy::Policy;
+use crate::saving::Save;
 use crate::state::TakeoverCause;
 use crate::time::{Ms, Time};
 
@@ -148,6 +149,8 @@ pub enum Command {
     SetPolicy(Box<Policy>),
     /// Pin against the sleep TTL, or let go (13.5).
     Keep(bool),
+    /// Make a snapshot of it. It stands still for that, and goes on by itself if it ran.
+    Save(Save),
 }
 
 /// How an operation of the driver went.

@@ -1,4 +1,4 @@
-//! Names of things: boxes, operations, calls, copies. Owns their text form and nothing else; nothing
+//! Names of things: boxes, snapshots, operations, calls, copies. Owns their text form and nothing else; nothing
 //! here makes a random id, since randomness is input.
 
 use core::fmt;
@@ -48,6 +48,53 @@ impl fmt::Display for BoxId {
 }
 
 impl fmt::Debug for BoxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How many characters the id of a snapshot has.
+pub const SNAPSHOT_ID_LEN: usize = 20;
+/// How many of them are chosen at random.
+pub const SNAPSHOT_RANDOM_LEN: usize = 16;
+
+const SNAPSHOT_PREFIX: [u8; SNAPSHOT_ID_LEN - SNAPSHOT_RANDOM_LEN] = *b"snap";
+
+/// The id of a snapshot: `snap` and 16 lowercase letters and digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotId([u8; SNAPSHOT_ID_LEN]);
+
+impl SnapshotId {
+    /// Reads the text form; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let BoxId(bytes) = BoxId::parse(text)?;
+        bytes.starts_with(&SNAPSHOT_PREFIX).then_some(Self(bytes))
+    }
+
+    /// Makes an id out of random bytes, which the caller supplies.
+    #[must_use]
+    pub fn from_random(random: [u8; BOX_ID_LEN]) -> Self {
+        let BoxId(mut bytes) = BoxId::from_random(random);
+        bytes[..SNAPSHOT_PREFIX.len()].copy_from_slice(&SNAPSHOT_PREFIX);
+        Self(bytes)
+    }
+
+    /// The text form.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // The constructors admit ASCII only, so this never falls back.
+        core::str::from_utf8(&self.0).unwrap_or("")
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for SnapshotId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

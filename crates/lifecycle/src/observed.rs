@@ -7,6 +7,7 @@ use crate::effect::Effect;
 use crate::event::{Processes, Seen};
 use crate::id::CopyId;
 use crate::rules::{self, freeze_commit};
+use crate::saving::{self, Save};
 use crate::state::{FreezeCause, Frozen, State};
 use crate::turn::Turn;
 
@@ -27,6 +28,7 @@ pub(crate) fn apply(turn: &mut Turn<'_>, seen: Seen) {
             cause,
             ram_only,
             wake,
+            save,
             ..
         } => {
             let freeze = Freeze {
@@ -34,6 +36,7 @@ pub(crate) fn apply(turn: &mut Turn<'_>, seen: Seen) {
                 cause,
                 ram_only,
                 wake,
+                save,
             };
             freezing(turn, seen, &freeze);
         }
@@ -75,6 +78,7 @@ struct Freeze {
     cause: FreezeCause,
     ram_only: bool,
     wake: bool,
+    save: Option<Save>,
 }
 
 /// A complete copy of a box that still stands, or of one that is gone, is good: nothing ran since. Otherwise
@@ -89,6 +93,7 @@ fn freezing(turn: &mut Turn<'_>, seen: Seen, freeze: &Freeze) {
         Processes::Absent => return turn.interrupt(detail(seen)),
     };
     let copy = complete.then_some(freeze.copy);
+    saving::stands(turn, freeze.save, copy);
     freeze_commit::commit(turn, freeze.cause, resident, copy, None);
     if freeze.wake && turn.sb.may_wake(turn.now).is_ok() {
         turn.wake();
@@ -97,6 +102,7 @@ fn freezing(turn: &mut Turn<'_>, seen: Seen, freeze: &Freeze) {
 
 fn again(turn: &mut Turn<'_>, freeze: &Freeze) {
     turn.start_freeze(freeze.cause, freeze.ram_only, freeze.wake);
+    saving::goes_on(turn, freeze.save);
     if !freeze.ram_only {
         turn.effect(Effect::DropCopy { copy: freeze.copy });
     }

@@ -9,6 +9,7 @@ use core::ops::{Deref, DerefMut};
 use crate::decision::Decision;
 use crate::id::{BoxId, CallId, OpId};
 use crate::policy::Policy;
+use crate::saving::Save;
 use crate::state::{FreezeCause, Kept, State, TakeoverCause};
 use crate::time::{Ms, Time};
 use crate::turn::Turn;
@@ -289,6 +290,22 @@ impl Sandbox {
             State::Frozen(frozen) => frozen.evicting,
             State::Terminated { kept, .. } => kept.as_ref().and_then(|kept| kept.dropping),
             State::Interrupted { op, .. } => *op,
+        }
+    }
+
+    /// The snapshot that is made of it once it stands still.
+    #[must_use]
+    pub fn saving(&self) -> Option<Save> {
+        match &self.state {
+            State::Freezing { save, .. } => *save,
+            State::Starting { .. }
+            | State::Ready
+            | State::Frozen(_)
+            | State::Thawing { .. }
+            | State::Releasing { .. }
+            | State::Stopping { .. }
+            | State::Terminated { .. }
+            | State::Interrupted { .. } => None,
         }
     }
 

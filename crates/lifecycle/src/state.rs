@@ -14,6 +14,7 @@
 use alloc::boxed::Box;
 
 use crate::id::{CopyId, OpId};
+use crate::saving::Save;
 use crate::time::Time;
 
 /// Where a box is in its life.
@@ -40,6 +41,8 @@ pub enum State {
         ram_only: bool,
         /// A call, a wake or a link came meanwhile: run again as soon as the freeze is over (4.7).
         wake: bool,
+        /// A snapshot is made of it once it stands still.
+        save: Option<Save>,
     },
     /// Stands still: in RAM, on disk, or both.
     Frozen(Frozen),

@@ -158,6 +158,7 @@ impl<'a> Turn<'a> {
             cause,
             ram_only,
             wake,
+            save: None,
         });
         self.effect(Effect::Freeze { op, copy, ram_only });
     }

@@ -108,6 +108,8 @@ pub struct Limits {
     pub account_memory_mb: Option<u64>,
     /// The CPUs of one account's boxes that are up.
     pub account_cpus: Option<f64>,
+    /// Snapshots that one account may have.
+    pub account_snapshots: usize,
     /// Memory for frozen boxes that stay warm, in MiB; 0: none do (rule 4.11).
     pub warm_memory_mb: u64,
     /// What builds made that is kept for equal builds, of all accounts together, in MiB; 0: nothing is.
@@ -133,6 +135,7 @@ impl Default for Limits {
             account_boxes: None,
             account_memory_mb: None,
             account_cpus: None,
+            account_snapshots: 100,
             warm_memory_mb: 0,
             builds_mb: 20_480,
             account_builds_mb: 8_192,
@@ -360,6 +363,9 @@ impl Limits {
         }
         if !self.account_boxes.iter().all(boxes) {
             wrong.push("limits.account_boxes: 1 to 100000".to_owned());
+        }
+        if self.account_snapshots > 100_000 {
+            wrong.push("limits.account_snapshots: 0 to 100000".to_owned());
         }
         if !self.account_memory_mb.iter().all(memory) {
             wrong.push("limits.account_memory_mb: 64 to 1099511627776".to_owned());

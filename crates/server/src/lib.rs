@@ -16,6 +16,7 @@ pub mod random;
 pub mod record;
 pub mod sessions;
 mod shared;
+pub mod snapshot;
 pub mod steps;
 pub mod store;
 pub mod tls;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use icebox_lifecycle::BoxId;
 use icebox_lifecycle::id::BOX_ID_LEN;
+use icebox_lifecycle::{BoxId, SnapshotId};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// `N` random bytes.
@@ -30,9 +30,20 @@ pub fn hex<const N: usize>() -> String {
     })
 }
 
-/// An id for a new box. Values that would favour some letters are thrown away.
+/// An id for a new box.
 #[must_use]
 pub fn box_id() -> BoxId {
+    BoxId::from_random(even())
+}
+
+/// An id for a new snapshot.
+#[must_use]
+pub fn snapshot_id() -> SnapshotId {
+    SnapshotId::from_random(even())
+}
+
+/// Randomness for an id. Values that would favour some letters are thrown away.
+fn even() -> [u8; BOX_ID_LEN] {
     const EVEN: u8 = 252;
     let mut even = [0; BOX_ID_LEN];
     let mut filled = 0;
@@ -44,5 +55,5 @@ pub fn box_id() -> BoxId {
             }
         }
     }
-    BoxId::from_random(even)
+    even
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use icebox_lifecycle::SnapshotId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::driver;
@@ -45,6 +46,33 @@ pub struct Record {
     /// What an E2B client said of it, if one made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2b: Option<Box<E2b>>,
+    /// What it began as, if not as its image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
+}
+
+/// What a box began as. The snapshot may be gone since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The id of the snapshot.
+    pub snapshot: String,
+    /// Its programs went on; otherwise it booted on the files.
+    pub memory: bool,
+    /// It was made as a fork of this box.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_of: Option<String>,
+}
+
+impl Record {
+    /// What it begins as, in the driver's words.
+    #[must_use]
+    pub fn origin(&self) -> Option<driver::Origin> {
+        let origin = self.origin.as_deref()?;
+        Some(driver::Origin {
+            snapshot: SnapshotId::parse(&origin.snapshot)?,
+            memory: origin.memory,
+        })
+    }
 }
 
 /// What the E2B dialect keeps of a box that was made through it.

@@ -41,6 +41,9 @@ static HOOKS: LazyLock<Hooks> = LazyLock::new(|| {
 
 /// Every step that has a name, in the order of a life; the crash matrix walks this list.
 pub const STEPS: &[&str] = &[
+    "seed.files",
+    "seed.memory",
+    "seed.restored",
     "boot.recorded",
     "boot.mounted",
     "boot.cgroups",
@@ -55,6 +58,12 @@ pub const STEPS: &[&str] = &[
     "freeze.renamed",
     "evict.killed",
     "evict.unmounted",
+    "save.begun",
+    "save.files",
+    "save.memory",
+    "save.synced",
+    "save.renamed",
+    "unsave.renamed",
     "thaw.checked",
     "thaw.mounted",
     "thaw.restoring",

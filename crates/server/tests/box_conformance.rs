@@ -116,9 +116,8 @@ impl Drop for Cleaning {
         // A thread of its own: this one is inside a runtime that is unwinding.
         let cleaned = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
-            runtime
-                .block_on(driver.destroy(id, false))
-                .map_err(|e| e.to_string())
+            runtime.block_on(conformance::clean(&*driver, id));
+            Ok::<(), String>(())
         });
         eprintln!("removed box {id}: {:?}", cleaned.join());
     }
@@ -152,4 +151,7 @@ cases! {
     box_exited_tells: "exited_tells_of_the_end",
     box_unknown_is_gone: "unknown_boxes_are_gone",
     box_running_is_never_thawed_over: "a_running_box_is_never_thawed_over",
+    box_snapshot_with_memory: "a_snapshot_holds_files_and_memory",
+    box_snapshot_of_files: "a_snapshot_of_files_boots_cold",
+    box_snapshot_when: "a_snapshot_needs_a_box_that_stands_still",
 }

@@ -65,6 +65,12 @@ pub struct StartRequest {
     /// How long to wait for room on the host, in seconds, 0 to 1800; not at all when absent (rule 14.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_capacity_sec: Option<u32>,
+    /// Begin as this snapshot, by its id or name, instead of as the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// `false`: boot on the files of a snapshot that has memory as well. With the memory when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<bool>,
     /// Bring back this stopped box instead of making a new one (rule 6.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
@@ -405,6 +411,7 @@ mod inside;
 mod keep;
 mod procs;
 mod session;
+mod snapshot;
 mod view;
 mod webhook;
 pub use account::*;
@@ -414,6 +421,7 @@ pub use inside::*;
 pub use keep::*;
 pub use procs::*;
 pub use session::*;
+pub use snapshot::*;
 pub use view::*;
 pub use webhook::*;
 

@@ -1,5 +1,5 @@
-//! The crash matrix: the server, CRIU, or both are killed at every step of start, freeze, thaw, stop and
-//! restore, on real boxes. Afterwards each box is ready, frozen with a good copy, or gone on purpose; what
+//! The crash matrix: the server, CRIU, or both are killed at every step of start, freeze, thaw, stop, restore and
+//! snapshots, on real boxes. Afterwards each box is ready, frozen with a good copy, or gone on purpose; what
 //! runs in it goes on; nothing leaks.
 
 use std::fs;
@@ -34,7 +34,8 @@ pub struct Cell {
     pub step: &'static str,
     /// Who is killed there.
     pub victim: Victim,
-    /// What is under way: `start`, `freeze`, `thaw`, `stop`, `restore`.
+    /// What is under way: `start`, `freeze`, `thaw`, `stop`, `restore`; `begin`: a start from a snapshot; `save` and `unsave`:
+    /// a snapshot is made or removed.
     pub act: &'static str,
 }
 
@@ -44,6 +45,9 @@ pub fn cells() -> Vec<Cell> {
     for step in STEPS.iter().copied() {
         let acts: &[&'static str] = match step.split('.').next() {
             Some("boot") => &["start"],
+            Some("seed") => &["begin"],
+            Some("save") => &["save"],
+            Some("unsave") => &["unsave"],
             Some("freeze" | "evict") => &["freeze"],
             Some("thaw" | "release") => &["thaw", "restore"],
             Some(_) | None => &["stop"],
@@ -110,6 +114,9 @@ pub fn run_cell(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     match cell.act {
         "start" => crash_in_start(instance, cell),
         "stop" => crash_in_stop(instance, cell),
+        "begin" => crash_in_begin(instance, cell),
+        "save" => crash_in_save(instance, cell),
+        "unsave" => crash_in_unsave(instance, cell),
         "freeze" => crash_in_freeze(instance, cell),
         "restore" => crash_in_thaw(instance, cell, stop_by_rule, restore),
         _ => crash_in_thaw(instance, cell, |_, _| Ok(()), wake),
@@ -150,6 +157,92 @@ fn crash_in_freeze(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     struck(instance, cell)?;
     instance.wait_for_status(&id, &["frozen", "ready"])?;
     goes_on(instance, &id, &before)
+}
+
+/// The new box goes on from the memory of the other, which is as it was.
+fn crash_in_begin(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    let (id, before) = box_with_witness(instance)?;
+    let snapshot = save(instance, &id)?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    let body = json!({"snapshot": snapshot, "name": "new"});
+    drop(instance.ask("POST", "/v1/boxes", Some(&body)));
+    struck(instance, cell)?;
+    let listed = instance.get("/v1/boxes")?;
+    let boxes = listed["boxes"].as_array().context("a list")?;
+    let new = boxes.iter().find(|it| it["name"] == "new");
+    let new = new.and_then(|it| it["id"].as_str());
+    let new = new.context("the new box is not listed")?.to_owned();
+    instance.wait_for_status(&new, &["ready"])?;
+    witness(instance, &new, &before)?;
+    unsave(instance, &snapshot);
+    instance.post(&format!("/v1/boxes/{new}/stop"), json!({}))?;
+    snapshots_are(instance, 0)?;
+    goes_on(instance, &id, &before)
+}
+
+/// There is a whole snapshot or none, and the box goes on.
+fn crash_in_save(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    let (id, before) = box_with_witness(instance)?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    let path = format!("/v1/boxes/{id}/snapshots");
+    drop(instance.ask("POST", &path, Some(&json!({}))));
+    struck(instance, cell)?;
+    instance.wait_for_status(&id, &["frozen", "ready"])?;
+    witness(instance, &id, &before)?;
+    let listed = instance.get("/v1/snapshots")?;
+    let listed = listed["snapshots"].as_array().context("a list")?.clone();
+    snapshots_are(instance, listed.len())?;
+    for snapshot in listed {
+        let new = instance.start_box(json!({"snapshot": snapshot["id"]}))?;
+        witness(instance, &new, &before)?;
+        instance.post(&format!("/v1/boxes/{new}/stop"), json!({}))?;
+        unsave(instance, snapshot["id"].as_str().context("an id")?);
+    }
+    snapshots_are(instance, 0)?;
+    // It can be done again.
+    let again = save(instance, &id)?;
+    unsave(instance, &again);
+    snapshots_are(instance, 0)?;
+    goes_on(instance, &id, &before)
+}
+
+fn crash_in_unsave(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    let (id, before) = box_with_witness(instance)?;
+    let snapshot = save(instance, &id)?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    unsave(instance, &snapshot);
+    struck(instance, cell)?;
+    let listed = instance.get("/v1/snapshots")?;
+    ensure!(listed["snapshots"] == json!([]), "it is listed: {listed}");
+    snapshots_are(instance, 0)?;
+    goes_on(instance, &id, &before)
+}
+
+fn save(instance: &Instance, id: &str) -> anyhow::Result<String> {
+    let made = instance.post(&format!("/v1/boxes/{id}/snapshots"), json!({}))?;
+    ensure!(made["memory"] == true, "it has no memory: {made}");
+    Ok(made["id"].as_str().context("no id")?.to_owned())
+}
+
+fn unsave(instance: &Instance, snapshot: &str) {
+    drop(instance.ask("DELETE", &format!("/v1/snapshots/{snapshot}"), None));
+}
+
+/// Waits until so many snapshots lie in the data folder, and nothing else beside them.
+fn snapshots_are(instance: &Instance, count: usize) -> anyhow::Result<()> {
+    let folder = instance.data.join("snapshots");
+    crate::harness::until(std::time::Duration::from_secs(30), || {
+        let entries = fs::read_dir(&folder)?.flatten();
+        let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        let whole = names
+            .iter()
+            .all(|it| !it.to_string_lossy().ends_with(".tmp"));
+        Ok((whole && names.len() == count).then_some(()))
+    })
+    .with_context(|| format!("not {count} snapshots in {}", folder.display()))
 }
 
 fn crash_in_thaw(

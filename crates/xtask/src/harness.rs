@@ -286,7 +286,7 @@ impl Instance {
                 .filter(|l| l.contains(&*data))
                 .map(|l| format!("mount: {l}")),
         );
-        for folder in ["boxes", "run"] {
+        for folder in ["boxes", "run", "snapshots"] {
             let entries = fs::read_dir(self.data.join(folder))
                 .into_iter()
                 .flatten()

@@ -39,3 +39,18 @@ fn box_restore_survives_a_crash_at_every_step() {
 fn box_stop_survives_a_crash_at_every_step() {
     check("stop");
 }
+
+#[test]
+fn box_begin_survives_a_crash_at_every_step() {
+    check("begin");
+}
+
+#[test]
+fn box_save_survives_a_crash_at_every_step() {
+    check("save");
+}
+
+#[test]
+fn box_unsave_survives_a_crash_at_every_step() {
+    check("unsave");
+}

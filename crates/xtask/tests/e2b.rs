@@ -10,10 +10,11 @@ use anyhow::{Context, ensure};
 use xtask::harness::Instance;
 
 /// The parts of the Python programs.
-const SYNC: &str = "commands,lists,ends,pauses,files_only,auto,idles,kills,files,ptys,metrics";
+const SYNC: &str =
+    "commands,lists,ends,pauses,files_only,auto,idles,kills,files,ptys,metrics,snapshots,forks";
 const ASYNC: &str = "commands,together,files";
 /// The parts of the JavaScript program.
-const NODE: &str = "commands,pauses,idles,files";
+const NODE: &str = "commands,pauses,idles,forks,files";
 
 fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2b")

@@ -6,6 +6,7 @@ mod dashboard;
 mod demo;
 mod doctor;
 mod exec;
+mod fork;
 mod freeze;
 mod key;
 mod logs;
@@ -17,6 +18,7 @@ mod queue;
 mod restore;
 mod secret;
 mod serve;
+mod snapshot;
 mod start;
 mod status;
 mod stop;
@@ -60,6 +62,8 @@ pub(crate) enum Verb {
     Restore(restore::Restore),
     Secret(secret::Secret),
     Tell(tell::Tell),
+    Fork(fork::Fork),
+    Snapshot(snapshot::Snapshot),
     Webhook(webhook::Webhook),
     Mcp(mcp::Mcp),
     Key(key::Key),
@@ -89,6 +93,8 @@ impl Verb {
             Self::Restore(verb) => verb.run(),
             Self::Secret(verb) => verb.run(),
             Self::Tell(verb) => verb.run(),
+            Self::Fork(verb) => verb.run(),
+            Self::Snapshot(verb) => verb.run(),
             Self::Webhook(verb) => verb.run(),
             Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
@@ -114,6 +120,8 @@ impl Verb {
             Self::Wake(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
+            Self::Fork(verb) => verb.remote.json,
+            Self::Snapshot(verb) => verb.json(),
             Self::Key(verb) => verb.json(),
             Self::Tls(verb) => verb.json(),
             Self::Secret(verb) => verb.json(),
@@ -144,6 +152,8 @@ impl Verb {
             | Self::Restore(_)
             | Self::Secret(_)
             | Self::Tell(_)
+            | Self::Fork(_)
+            | Self::Snapshot(_)
             | Self::Webhook(_)
             | Self::Mcp(_)
             | Self::Key(_)

@@ -31,6 +31,7 @@ Examples:
   icebox start --name web --goal 'try the new parser' --service app:3000:web
   icebox start --memory-mb 4096 --cpus 2 --env LANG=C.UTF-8
   icebox start --policy '{\"freezeAfterSec\": 60}'
+  icebox start --snapshot ready-to-test
   icebox start --wait-for-capacity-sec 600        on a full host
   box=$(icebox start) && icebox exec $box -- uname -a")]
 pub(crate) struct Start {
@@ -43,6 +44,12 @@ pub(crate) struct Start {
     /// The image [default: host, the software of this machine]
     #[arg(long)]
     image: Option<String>,
+    /// Begin with this snapshot, by its id or name, instead of the image: with its programs, if it keeps memory
+    #[arg(long, conflicts_with = "image")]
+    snapshot: Option<String>,
+    /// Begin with the files of the snapshot alone
+    #[arg(long, requires = "snapshot")]
+    files_only: bool,
     /// CPUs; parts of one are allowed [default: the server's]
     #[arg(long)]
     cpus: Option<f64>,
@@ -127,6 +134,8 @@ impl Start {
             goal: self.goal,
             name: self.name,
             image: self.image,
+            snapshot: self.snapshot,
+            memory: self.files_only.then_some(false),
             size: (size != SizeRequest::default()).then_some(size),
             env: BTreeMap::from_iter(self.env),
             services: self.service,

@@ -34,7 +34,7 @@ pub(crate) fn runs_on(turn: &mut Turn<'_>, copy: Option<CopyId>) -> bool {
     if may {
         turn.because(
             RULE.number,
-            "somebody came while it was being frozen: it runs on",
+            "it was needed while it was being frozen: it runs on",
         );
         turn.release(copy, true);
     }

@@ -7,6 +7,7 @@ use crate::event::Outcome;
 use crate::id::CopyId;
 use crate::rules::{Rule, during_freeze, idle_freeze, ram_only};
 use crate::sandbox::Retry;
+use crate::saving;
 use crate::state::{FreezeCause, Frozen, State};
 use crate::turn::{Turn, next_failure};
 
@@ -29,6 +30,7 @@ pub(crate) fn over(turn: &mut Turn<'_>, outcome: Outcome) {
         cause,
         ram_only,
         wake,
+        save,
         ..
     } = turn.sb.state
     else {
@@ -41,6 +43,7 @@ pub(crate) fn over(turn: &mut Turn<'_>, outcome: Outcome) {
         Outcome::Gone { reason } => return turn.interrupt(reason),
     };
     turn.sb.freeze_failure = None;
+    saving::stands(turn, save, copy);
     if wake && during_freeze::runs_on(turn, copy) {
         return;
     }

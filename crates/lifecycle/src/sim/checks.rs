@@ -77,6 +77,7 @@ impl Ledger {
                 | Effect::Release { .. }
                 | Effect::Destroy { .. }
                 | Effect::DropCopy { .. }
+                | Effect::Save { .. }
                 | Effect::StopRecording
                 | Effect::FreezePhones => {}
             }
@@ -176,6 +177,7 @@ pub(crate) fn no_wake_for_nothing(
         | Effect::Evict { .. }
         | Effect::Destroy { .. }
         | Effect::DropCopy { .. }
+        | Effect::Save { .. }
         | Effect::StopRecording
         | Effect::FreezePhones => false,
     });
@@ -225,6 +227,8 @@ pub(crate) fn no_freeze_under_a_hold(
         FreezeCause::NoCredits | FreezeCause::Lifetime => Ok(()),
         // A pause holds for nothing.
         FreezeCause::Asked if matches!(event, Event::Command(Command::Pause { .. })) => Ok(()),
+        // A snapshot takes a moment, and then everything goes on.
+        FreezeCause::Asked if sb.saving().is_some() => Ok(()),
         FreezeCause::Asked | FreezeCause::Idle if ledger.holds > 0 => {
             Err(format!("frozen under {} holds", ledger.holds))
         }

@@ -8,7 +8,8 @@ use super::actor::{Life, Todo, box_id};
 use super::habits;
 use crate::admit::{Admission, Ask};
 use crate::event::{CallKind, Command, Event, Processes};
-use crate::id::CallId;
+use crate::id::{BOX_ID_LEN, CallId, SnapshotId};
+use crate::saving::Save;
 use crate::state::{State, TakeoverCause};
 use crate::time::{HOUR, MIN, SEC};
 
@@ -23,7 +24,7 @@ impl Life {
                 self.act_at = deadline;
             }
         }
-        let event = match self.random.below(64) {
+        let event = match self.random.below(66) {
             0..20 => return self.call(CallKind::Acts),
             20..24 => return self.call(CallKind::Wakes),
             24..28 => return self.call(CallKind::Reads),
@@ -63,7 +64,11 @@ impl Life {
                 keep: self.random.one_in(2),
             },
             61 => return self.lose_processes(),
-            62 if self.random.one_in(8) => Event::Command(Command::Stop),
+            62 | 63 => Event::Command(Command::Save(Save {
+                snapshot: SnapshotId::from_random([0; BOX_ID_LEN]),
+                memory: self.random.one_in(2),
+            })),
+            64 if self.random.one_in(8) => Event::Command(Command::Stop),
             _ => Event::Tick,
         };
         if let Event::TakeoverInput = event

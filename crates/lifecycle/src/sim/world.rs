@@ -110,8 +110,22 @@ impl World {
                 self.copies.retain(|(there, _)| there != copy);
                 Outcome::Done
             }
+            Effect::Save { copy, .. } => return self.save(*copy),
             Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
         })
+    }
+
+    fn save(&self, copy: Option<CopyId>) -> Result<Outcome, String> {
+        if self.processes == Processes::Running {
+            return Err("made a snapshot of a box that runs".into());
+        }
+        match copy {
+            Some(copy) if !self.is_good(copy) => {
+                Err(format!("made a snapshot from {copy:?}, which is not good"))
+            }
+            Some(_) | None if !self.files => Err("made a snapshot of files that are gone".into()),
+            Some(_) | None => Ok(Outcome::Done),
+        }
     }
 
     fn freeze(

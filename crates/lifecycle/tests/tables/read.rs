@@ -1,11 +1,12 @@
 //! Reads tables: boxes, times, events and questions in words. Owns the words that may be written in a table.
 
+use icebox_lifecycle::id::BOX_ID_LEN;
 use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen, WokenBy};
 use icebox_lifecycle::state::TakeoverCause;
 use icebox_lifecycle::time::{DAY, HOUR, MIN, Ms, SEC};
 use icebox_lifecycle::{
     Ask, BoxId, CallId, CallKind, Command, CopyId, Event, OpId, Outcome, Policy, Processes,
-    Sandbox, Seen, Time,
+    Sandbox, Save, Seen, SnapshotId, Time,
 };
 
 /// A table.
@@ -380,6 +381,8 @@ fn command(words: &[&str]) -> Result<Command, String> {
         ["stop"] => Command::Stop,
         ["restore"] => Command::Restore,
         ["keep", keep] => Command::Keep(*keep == "yes"),
+        ["save"] => save(true),
+        ["save", "files"] => save(false),
         ["policy", preset, fields @ ..] => {
             let preset = Preset::parse(preset).ok_or_else(|| format!("no preset `{preset}`"))?;
             let mut policy = Policy::of(preset);
@@ -390,6 +393,11 @@ fn command(words: &[&str]) -> Result<Command, String> {
         }
         _ => return Err(format!("what is `{}`?", words.join(" "))),
     })
+}
+
+fn save(memory: bool) -> Command {
+    let snapshot = SnapshotId::from_random([0; BOX_ID_LEN]);
+    Command::Save(Save { snapshot, memory })
 }
 
 /// Reads a question.

@@ -271,6 +271,10 @@ fn effect(effect: &Effect) -> String {
             keep_files: true, ..
         } => "clear".to_string(),
         Effect::DropCopy { copy } => format!("drop({})", copy.0),
+        Effect::Save { copy: None, .. } => "save(files)".to_string(),
+        Effect::Save {
+            copy: Some(copy), ..
+        } => format!("save({})", copy.0),
         Effect::StopRecording => "stop-recording".to_string(),
         Effect::FreezePhones => "freeze-phones".to_string(),
     }
@@ -314,6 +318,7 @@ fn answer(answer: Option<&Admission>) -> String {
         }
         Refusal::LifetimeOver => "lifetime over".to_string(),
         Refusal::Paused => "paused".to_string(),
+        Refusal::NoMemory { .. } => "no memory".to_string(),
         Refusal::Policy(error) => error.to_string(),
         Refusal::CapLowered => "cap lowered".to_string(),
     }

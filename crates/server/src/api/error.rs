@@ -34,6 +34,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::WakeFailed => (StatusCode::SERVICE_UNAVAILABLE, "wake_failed"),
         Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),
         Kind::NotReady => (StatusCode::CONFLICT, "not_ready"),
+        Kind::SnapshotFailed => (StatusCode::CONFLICT, "snapshot_failed"),
         Kind::StartFailed => (StatusCode::INTERNAL_SERVER_ERROR, "start_failed"),
         Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
         Kind::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too_slow"),

@@ -16,6 +16,7 @@ mod mcp;
 mod ops;
 mod procs;
 mod session;
+mod snapshots;
 mod terminal;
 mod view;
 mod webhooks;
@@ -129,6 +130,13 @@ pub fn router(app: App) -> Router {
         .route(
             "/v1/boxes/{id}",
             get(boxes::status).patch(boxes::patch).delete(boxes::stop),
+        )
+        .route("/v1/boxes/{id}/snapshots", post(snapshots::make))
+        .route("/v1/boxes/{id}/fork", post(snapshots::fork))
+        .route("/v1/snapshots", get(snapshots::list))
+        .route(
+            "/v1/snapshots/{id}",
+            get(snapshots::one).delete(snapshots::remove),
         )
         .route("/v1/boxes/{id}/freeze", post(boxes::freeze))
         .route("/v1/boxes/{id}/wake", post(boxes::wake))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use icebox_lifecycle::policy::{AtEnd, Keeps, Lifetime, LifetimeFrom, Preset, StopFrozen};
 use icebox_lifecycle::time::{MIN, SEC};
-use icebox_lifecycle::{Ms, Policy};
+use icebox_lifecycle::{Ms, Policy, SnapshotId};
 use icebox_wire::rest;
 
 use super::trouble::{Kind, Trouble};
@@ -14,6 +14,7 @@ use crate::config::Limits;
 use crate::driver::{BOXD_PORT, Capabilities};
 use crate::engine::Patience;
 use crate::record::{Service, Size};
+use crate::snapshot::Snapshot;
 
 pub use fields::{takes, unfit};
 
@@ -41,6 +42,9 @@ pub const CAPACITY_WAIT_MAX_SEC: u32 = 1_800;
 pub const LINK_SEC: u32 = 86_400;
 /// How long it may be good.
 pub const LINK_MAX_SEC: u32 = 2_592_000;
+/// What the name of a snapshot may be.
+const SNAPSHOT_NAME: &str = "1 to 60 letters, digits, `-`, `_` and `.`, perhaps with `:` and a tag of the same behind it, \
+    and not like the id of a snapshot";
 const ENV_COUNT: usize = 256;
 const ENV_LEN: usize = 64 * 1024;
 const METADATA_COUNT: usize = 64;
@@ -102,6 +106,22 @@ pub fn name(name: Option<&str>) -> Result<(), Trouble> {
     match name {
         Some(name) if name.is_empty() || name.contains(char::is_control) => Err(unfit("name")),
         Some(_) | None => Ok(()),
+    }
+}
+
+/// The name of a snapshot, and perhaps a tag; without the tag that goes without saying.
+pub fn snapshot_name(name: &str) -> Result<String, Trouble> {
+    let name = name.strip_suffix(":default").unwrap_or(name);
+    let part = |part: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        (1..=NAME_LEN).contains(&part.len()) && part.chars().all(fits)
+    };
+    let (own, tag) = name.split_once(':').unwrap_or((name, "default"));
+    // A name must not be taken for an id.
+    if part(own) && part(tag) && SnapshotId::parse(own).is_none() {
+        Ok(name.to_owned())
+    } else {
+        Err(Trouble::bad("name", SNAPSHOT_NAME))
     }
 }
 
@@ -239,6 +259,30 @@ pub fn size(
         memory_mb,
         disk_gb,
     })
+}
+
+/// The size of a box that begins as a snapshot: what was asked for, else the snapshot's. Memory that goes on needs as much
+/// as it had.
+pub fn size_of(
+    asked: &rest::SizeRequest,
+    snapshot: &Snapshot,
+    memory: bool,
+    limits: &Limits,
+    host: &Capabilities,
+) -> Result<Size, Trouble> {
+    let had = snapshot.record.size;
+    let asked = rest::SizeRequest {
+        cpus: asked.cpus.or(Some(f64::from(had.milli_cpus) / 1000.0)),
+        memory_mb: asked.memory_mb.or(Some(had.memory_mb)),
+        disk_gb: asked.disk_gb.or(Some(had.disk_gb)),
+    };
+    let size = size(Some(&asked), limits, host)?;
+    if memory && size.memory_mb < had.memory_mb {
+        let least = had.memory_mb;
+        let limit = format!("at least {least}, for that is what the memory in the snapshot needs");
+        return Err(Trouble::bad("size.memoryMb", limit));
+    }
+    Ok(size)
 }
 
 /// The policy that comes of a request on top of `base`.

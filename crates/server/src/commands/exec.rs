@@ -301,6 +301,12 @@ impl Commands {
             let frozen_under = |cause| ControlFlow::Break(Err(wait::frozen_under(view, cause)));
             match &view.sandbox.state {
                 State::Ready => ControlFlow::Continue(()),
+                // It stands still for a snapshot, and goes on by itself.
+                State::Freezing {
+                    save: Some(_),
+                    wake: true,
+                    ..
+                } => ControlFlow::Break(Ok(())),
                 State::Freezing { cause, .. } => frozen_under(*cause),
                 State::Frozen(frozen) => frozen_under(frozen.cause),
                 State::Thawing { from, .. } => frozen_under(from.cause),
@@ -315,7 +321,8 @@ impl Commands {
         });
         match tokio::time::timeout(NEWS, news).await {
             Ok(Err(trouble)) => Some(trouble),
-            Ok(Ok(())) | Err(_) => None,
+            Ok(Ok(())) => self.until_ready(id).await.err(),
+            Err(_) => None,
         }
     }
 }

@@ -26,6 +26,7 @@ mod reach;
 mod ready;
 mod room;
 mod secrets;
+mod snapshots;
 mod start;
 mod terminal;
 pub mod trouble;
@@ -60,6 +61,7 @@ pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
 pub use ready::{READY_SEC, Readiness};
+pub use snapshots::{ForkPolicy, continues};
 pub use terminal::{Heard, Keyboard, Screen, Terminal, TerminalSize};
 pub use trouble::{Kind, Trouble};
 

@@ -9,7 +9,7 @@ use icebox_lifecycle::{BoxId, Command, Policy, State, Time};
 use icebox_wire::rest::StartRequest;
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check, room, wait};
+use super::{Caller, Commands, ask, check, room, snapshots, wait};
 use crate::engine::{Admitted, NewBox, Patch, Patience, View};
 use crate::random;
 use crate::record::Record;
@@ -78,7 +78,8 @@ impl Commands {
         }
         let limits = &self.0.config.limits;
         let host = self.0.driver.capabilities();
-        let record = Record {
+        let begins = self.begin_with(caller, &request)?;
+        let mut record = Record {
             account: caller.account,
             name: request.name,
             goal: request.goal,
@@ -90,7 +91,14 @@ impl Commands {
             e2b: None,
             private: request.private.unwrap_or(false),
             link_secret: None,
+            origin: None,
         };
+        if let Some((snapshot, memory)) = begins {
+            let asked = request.size.unwrap_or_default();
+            let size = check::size_of(&asked, &snapshot, memory, limits, &host)?;
+            snapshots::continues(&mut record, &snapshot, memory, size);
+            record.private = request.private.unwrap_or(snapshot.record.private);
+        }
         Ok(NewBox {
             id: random::box_id(),
             record,
@@ -218,6 +226,8 @@ fn start_failed(id: BoxId, reason: &str) -> Trouble {
 fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
     let chosen = [
         ("image", request.image.is_some()),
+        ("snapshot", request.snapshot.is_some()),
+        ("memory", request.memory.is_some()),
         ("size", request.size.is_some()),
         ("env", !request.env.is_empty()),
         ("services", !request.services.is_empty()),

@@ -47,6 +47,8 @@ pub enum Kind {
     NotReady,
     /// The box could not be started.
     StartFailed,
+    /// A snapshot could not be made; the box goes on as before.
+    SnapshotFailed,
     /// More than fits.
     TooLarge,
     /// It did not arrive in time.
@@ -112,6 +114,7 @@ impl Trouble {
                 | Kind::Paused
                 | Kind::NotReady
                 | Kind::StartFailed
+                | Kind::SnapshotFailed
                 | Kind::TooLarge
                 | Kind::TooSlow
                 | Kind::TooMany
@@ -175,6 +178,16 @@ impl Trouble {
             AskError::NoCapacity(full) => room::no_capacity(id, &full),
             AskError::CalledOff => room::called_off(id),
             AskError::NoCredits => Self::no_credits(),
+            AskError::NoSnapshot => Self::new(
+                Kind::NotFound,
+                "the snapshot that the box should begin with is not there any more",
+            ),
+            AskError::TooManySnapshots { most } => Self::new(
+                Kind::TooMany,
+                format!(
+                    "the account has {most} snapshots, which is as many as it may have; remove some"
+                ),
+            ),
             AskError::TooManyCredits => {
                 let text = "an account has at most 1000000000 credits, and this would be more";
                 Self::new(Kind::BadRequest, text)
@@ -268,6 +281,19 @@ impl Trouble {
             Refusal::Paused => Self::new(
                 Kind::Paused,
                 format!("box {} is paused; wake it first", view.id()),
+            ),
+            Refusal::NoMemory { error } => Self::new(
+                Kind::SnapshotFailed,
+                match error {
+                    Some(error) => format!(
+                        "the memory of box {} cannot be copied ({error}); ask for its files alone with `\"memory\": false`",
+                        view.id()
+                    ),
+                    None => format!(
+                        "box {} keeps its files only; ask for them with `\"memory\": false`",
+                        view.id()
+                    ),
+                },
             ),
             Refusal::Policy(error) => Self::bad(error.field, error.limits),
             Refusal::CapLowered => Self::new(

@@ -2,10 +2,14 @@
 //!
 //! Owns the cases and nothing of any driver: a look into a box goes through [`Inside`].
 
+mod snapshots;
+
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
 
-use super::{BOXD_PORT, BoxSpec, Driver, DriverError, FreezeMode, Size};
+use super::{BOXD_PORT, BoxSpec, Driver, DriverError, FreezeMode, Origin, Size};
+
+pub use snapshots::clean;
 
 /// How a case looks into a box and leaves marks there.
 #[async_trait]
@@ -42,6 +46,9 @@ pub const CASES: &[&str] = &[
     "exited_tells_of_the_end",
     "unknown_boxes_are_gone",
     "a_running_box_is_never_thawed_over",
+    "a_snapshot_holds_files_and_memory",
+    "a_snapshot_of_files_boots_cold",
+    "a_snapshot_needs_a_box_that_stands_still",
 ];
 
 /// Runs one case on a box of its own.
@@ -62,9 +69,13 @@ pub async fn run(subject: &Subject<'_>, case: &str, id: BoxId) {
         "exited_tells_of_the_end" => subject.exited(id).await,
         "unknown_boxes_are_gone" => subject.unknown_boxes(id).await,
         "a_running_box_is_never_thawed_over" => subject.never_thawed_over(id).await,
+        "a_snapshot_holds_files_and_memory" => subject.snapshot_with_memory(id).await,
+        "a_snapshot_of_files_boots_cold" => subject.snapshot_of_files(id).await,
+        "a_snapshot_needs_a_box_that_stands_still" => subject.snapshot_when(id).await,
         unknown => panic!("no case {unknown}"),
     }
-    subject.destroyed(id).await;
+    clean(subject.driver, id).await;
+    assert_eq!(subject.seen(id).await, None, "something of the box is left");
 }
 
 const FIRST: CopyId = CopyId(1);
@@ -309,17 +320,7 @@ impl Subject<'_> {
     }
 
     async fn boot(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
-        let spec = BoxSpec {
-            id,
-            image: "host".to_owned(),
-            size: Size {
-                milli_cpus: 1_000,
-                memory_mb: 512,
-                disk_gb: 1,
-            },
-            env: std::collections::BTreeMap::new(),
-        };
-        self.driver.boot(&spec, keep_files).await
+        self.driver.boot(&spec(id, None), keep_files).await
     }
 
     async fn frozen_to_disk(&self, id: BoxId, copy: CopyId) {
@@ -348,5 +349,19 @@ impl Subject<'_> {
             .into_iter()
             .find(|(listed, _)| *listed == id)
             .map(|(_, seen)| seen)
+    }
+}
+
+fn spec(id: BoxId, origin: Option<Origin>) -> BoxSpec {
+    BoxSpec {
+        id,
+        image: "host".to_owned(),
+        size: Size {
+            milli_cpus: 1_000,
+            memory_mb: 512,
+            disk_gb: 1,
+        },
+        env: std::collections::BTreeMap::new(),
+        origin,
     }
 }

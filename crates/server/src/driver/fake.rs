@@ -5,20 +5,21 @@
 mod boxd;
 mod program;
 mod script;
+mod world;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conformance::Inside;
 use super::{
     BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection,
-    Stream,
+    Origin, Stream,
 };
 
 use script::Script;
@@ -48,6 +49,7 @@ impl Default for Changes {
 #[derive(Default)]
 struct World {
     boxes: HashMap<BoxId, FakeBox>,
+    snapshots: BTreeMap<SnapshotId, FakeSnapshot>,
     /// What was done, in order: the step and the box.
     done: Vec<(Step, BoxId)>,
     cannot_checkpoint: Option<String>,
@@ -65,6 +67,13 @@ struct FakeBox {
     ended: Option<String>,
     /// Where its programs really listen, by their port in the box.
     programs: HashMap<u16, SocketAddr>,
+}
+
+/// A snapshot of one.
+#[derive(Clone)]
+struct FakeSnapshot {
+    files: BTreeMap<String, String>,
+    memory: Option<Memory>,
 }
 
 /// What a box has in memory, and a copy on disk.
@@ -290,51 +299,6 @@ impl Memory {
     }
 }
 
-impl World {
-    fn get(&mut self, id: BoxId) -> Result<&mut FakeBox, DriverError> {
-        let found = self.boxes.get_mut(&id);
-        found.ok_or_else(|| DriverError::Gone(format!("there is no box {id}")))
-    }
-
-    fn freeze(&mut self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError> {
-        let found = self.get(id)?;
-        match (found.processes, mode) {
-            (Processes::Absent, FreezeMode::Copy(copy)) if found.copies.contains_key(&copy) => {
-                return Ok(());
-            }
-            (Processes::Absent, _) => {
-                let detail = found.ended.clone().unwrap_or_default();
-                return Err(DriverError::Gone(detail));
-            }
-            (Processes::Running | Processes::Stopped, _) => {}
-        }
-        found.processes = Processes::Stopped;
-        found.disconnect();
-        if let FreezeMode::Copy(copy) = mode {
-            let memory = found.memory.clone();
-            found.copies.insert(copy, memory);
-        }
-        Ok(())
-    }
-
-    fn thaw(&mut self, id: BoxId, copy: CopyId) -> Result<(), DriverError> {
-        let found = self.get(id)?;
-        let Some(memory) = found.copies.get(&copy) else {
-            return Err(DriverError::Gone(format!("there is no copy {}", copy.0)));
-        };
-        match found.processes {
-            Processes::Running => Err(DriverError::Refused("the box runs".to_owned())),
-            Processes::Stopped => Ok(()),
-            Processes::Absent => {
-                found.memory = memory.clone();
-                found.processes = Processes::Stopped;
-                found.ended = None;
-                Ok(())
-            }
-        }
-    }
-}
-
 #[async_trait]
 impl Driver for Fake {
     fn capabilities(&self) -> Capabilities {
@@ -349,8 +313,18 @@ impl Driver for Fake {
 
     async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
         let id = spec.id;
+        let origin = spec.origin.filter(|_| !keep_files);
         let act = move |world: &mut World| {
             let mut fresh = FakeBox::running();
+            if let Some(Origin { snapshot, memory }) = origin {
+                let gone = || DriverError::Gone(format!("there is no snapshot {snapshot}"));
+                let from = world.snapshots.get(&snapshot).cloned().ok_or_else(gone)?;
+                fresh.files = from.files;
+                if memory {
+                    let none = || DriverError::Refused("it has no memory".to_owned());
+                    fresh.memory = from.memory.ok_or_else(none)?;
+                }
+            }
             if let Some(mut old) = world.boxes.remove(&id) {
                 old.disconnect();
                 if keep_files {
@@ -421,6 +395,29 @@ impl Driver for Fake {
             Ok(())
         };
         self.play(Step::DropCopy, id, act).await
+    }
+
+    async fn save(
+        &self,
+        id: BoxId,
+        copy: Option<CopyId>,
+        snapshot: SnapshotId,
+    ) -> Result<u64, DriverError> {
+        let act = move |world: &mut World| world.save(id, copy, snapshot);
+        self.play(Step::Save, id, act).await.map(|()| 1)
+    }
+
+    async fn drop_snapshot(&self, snapshot: SnapshotId) -> Result<(), DriverError> {
+        let act = move |world: &mut World| {
+            world.snapshots.remove(&snapshot);
+            Ok(())
+        };
+        // It belongs to no box.
+        self.play(Step::DropSnapshot, BoxId::FIRST, act).await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError> {
+        Ok(self.world().snapshots.keys().copied().collect())
     }
 
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {

@@ -10,7 +10,7 @@ pub mod fake;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use icebox_lifecycle::{BoxId, CopyId, Seen};
+use icebox_lifecycle::{BoxId, CopyId, Seen, SnapshotId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A kind of box on this host.
@@ -23,7 +23,7 @@ pub trait Driver: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// Makes the box run and waits until its daemon answers. Without `keep_files` the box starts from its
-    /// image and leftovers of an earlier try are removed; with it, processes start anew on the files that
+    /// image, or from its origin, and leftovers of an earlier try are removed; with it, processes start anew on the files that
     /// are there.
     async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError>;
 
@@ -50,6 +50,22 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Removes one copy, if it is there.
     async fn drop_copy(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError>;
+
+    /// Copies a box that stands still, or has no processes, into a snapshot that belongs to no box: its files and, with
+    /// `copy`, the memory of that good copy. Afterwards it is there whole, or not at all. Gives its size in bytes; what it
+    /// shares with others counts in full.
+    async fn save(
+        &self,
+        id: BoxId,
+        copy: Option<CopyId>,
+        snapshot: SnapshotId,
+    ) -> Result<u64, DriverError>;
+
+    /// Removes a snapshot, if it is there. Boxes made from it do not need it any more.
+    async fn drop_snapshot(&self, snapshot: SnapshotId) -> Result<(), DriverError>;
+
+    /// Every snapshot this driver has anything of, whole or not.
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError>;
 
     /// Every box this driver has anything of, after work that an earlier server left under way (a dump, a
     /// restore) has come to its end.
@@ -124,6 +140,17 @@ pub struct BoxSpec {
     pub size: Size,
     /// Variables that every command in it gets.
     pub env: BTreeMap<String, String>,
+    /// What it begins as, instead of as its image.
+    pub origin: Option<Origin>,
+}
+
+/// What a new box begins as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The snapshot, which stays until the box has booted.
+    pub snapshot: SnapshotId,
+    /// Its programs go on as they were; otherwise the box boots on the files.
+    pub memory: bool,
 }
 
 /// How large a box is.

@@ -202,6 +202,7 @@ impl Edge {
                     | Refusal::CannotRestore(_)
                     | Refusal::TakenOver(_)
                     | Refusal::Held { .. }
+                    | Refusal::NoMemory { .. }
                     | Refusal::Policy(_)
                     | Refusal::CapLowered => Answer::NotAwake {
                         status,

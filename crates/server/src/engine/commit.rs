@@ -21,6 +21,7 @@ impl Core {
             ..Batch::default()
         };
         self.put_accounts(turn, &mut batch);
+        Self::put_snapshots(turn, &mut batch);
         for (id, work) in &turn.work {
             batch.durable |= work.changed == Change::Transition;
             batch.puts.push(work.put(now));
@@ -42,6 +43,7 @@ impl Core {
             && batch.removed.is_empty()
             && batch.steps.is_empty()
             && batch.accounts.is_empty()
+            && batch.snapshots.is_empty()
             && batch.last_seen.is_none()
             && batch.gap.is_none()
             && batch.kept_from.is_none();

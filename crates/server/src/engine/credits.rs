@@ -404,6 +404,7 @@ mod tests {
             Arc::default(),
             Arc::default(),
             Arc::default(),
+            Arc::default(),
             Arc::new(Counters::default()),
         );
         for account in core.store.accounts().unwrap() {
@@ -426,6 +427,7 @@ mod tests {
             private: false,
             link_secret: None,
             e2b: None,
+            origin: None,
         };
         let policy = Policy {
             freeze_after_ms: None,

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use icebox_lifecycle::{BoxId, CopyId, Effect, Outcome, State};
@@ -20,6 +21,9 @@ use crate::boxd::Boxds;
 use crate::driver::{BoxSpec, Driver, DriverError, FreezeMode};
 
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// A boot that has to copy files first.
+const SEED_LIMIT: Duration = Duration::from_secs(900);
+const SAVE_LIMIT: Duration = Duration::from_secs(900);
 const FREEZE_LIMIT: Duration = Duration::from_secs(900);
 const EVICT_LIMIT: Duration = Duration::from_secs(120);
 const THAW_LIMIT: Duration = Duration::from_secs(600);
@@ -50,7 +54,7 @@ impl Crowd {
 
     async fn turn(&self, effect: &Effect) -> Option<SemaphorePermit<'_>> {
         let crowd = match effect {
-            Effect::Freeze { .. } | Effect::Evict { .. } => &self.freezes,
+            Effect::Freeze { .. } | Effect::Evict { .. } | Effect::Save { .. } => &self.freezes,
             Effect::Boot { .. } | Effect::Thaw { .. } => &self.starts,
             Effect::Release { .. }
             | Effect::Destroy { .. }
@@ -143,11 +147,18 @@ impl Effects {
                 wait_for(before, &effect).await;
             }
             let op = effect.op();
+            let saves = if let Effect::Save { snapshot, .. } = effect {
+                Some(snapshot)
+            } else {
+                None
+            };
+            let bytes = Arc::new(AtomicU64::new(0));
+            let counted = Arc::clone(&bytes);
             // A task of its own, so that a driver that panics is a failure like any other.
             let act = runtime.spawn(async move {
                 let _turn = crowd.turn(&effect).await;
                 let boots = matches!(effect, Effect::Boot { .. });
-                let outcome = act(driver, spec, copy, effect).await;
+                let outcome = act(driver, spec, copy, effect, &counted).await;
                 match settings {
                     Some(settings) if boots && outcome == Outcome::Done => {
                         configure(&boxds, id, settings).await
@@ -161,6 +172,11 @@ impl Effects {
                 () = cancel.cancelled() => failed("it was overtaken by a stop".to_owned()),
             };
             drop(over);
+            if let Some(snapshot) = saves {
+                let result = saved(&outcome, bytes.load(Ordering::Relaxed));
+                // As below.
+                let _ = inbox.send(Message::Saved(snapshot, result)).await;
+            }
             // The inbox closes only when the server ends; a new one looks at what is there.
             let _ = inbox.send(Message::Done(id, op, outcome)).await;
         });
@@ -189,11 +205,24 @@ async fn act(
     spec: BoxSpec,
     copy: Option<CopyId>,
     effect: Effect,
+    bytes: &AtomicU64,
 ) -> Outcome {
     let id = spec.id;
     match effect {
         Effect::Boot { keep_files, .. } => {
-            within(BOOT_LIMIT, "boot", driver.boot(&spec, keep_files)).await
+            let limit = match spec.origin {
+                Some(_) if !keep_files => SEED_LIMIT,
+                Some(_) | None => BOOT_LIMIT,
+            };
+            within(limit, "boot", driver.boot(&spec, keep_files)).await
+        }
+        Effect::Save { snapshot, copy } => {
+            let save = async {
+                let saved = driver.save(id, copy, snapshot).await?;
+                bytes.store(saved, Ordering::Relaxed);
+                Ok(())
+            };
+            within(SAVE_LIMIT, "snapshot", save).await
         }
         Effect::Freeze { copy, ram_only, .. } => freeze(&*driver, id, copy, ram_only).await,
         Effect::Evict { .. } => match copy {
@@ -215,6 +244,16 @@ async fn act(
         }
         // No recorder and no phones yet: there is nothing to stop.
         Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
+    }
+}
+
+/// What came of a snapshot: its size, or why there is none.
+fn saved(outcome: &Outcome, bytes: u64) -> Result<u64, String> {
+    match outcome {
+        Outcome::Done => Ok(bytes),
+        Outcome::Refused { reason } | Outcome::Failed { reason } | Outcome::Gone { reason } => {
+            Err(reason.to_string())
+        }
     }
 }
 
@@ -284,13 +323,20 @@ fn good_copy(state: &State) -> Option<CopyId> {
     }
 }
 
-/// What the daemon of a box has to be told at each boot. A copy of its memory has it already.
+/// What the daemon of a box has to be told at each boot. A copy of its memory has it already; one that began as another box
+/// has that one's, which must not hold here.
 fn settings(view: &View) -> Option<ConfigureRequest> {
-    let e2b = view.record.e2b.as_deref()?;
+    let env = || view.record.env.to_map().into_iter().collect();
+    let Some(e2b) = view.record.e2b.as_deref() else {
+        return view.record.origin.as_ref().map(|_| ConfigureRequest {
+            env: env(),
+            ..ConfigureRequest::default()
+        });
+    };
     Some(ConfigureRequest {
         access_token: e2b.access_token.clone().unwrap_or_default(),
         default_user: E2B_USER.to_owned(),
-        env: view.record.env.to_map().into_iter().collect(),
+        env: env(),
         files_as_root: true,
         ..ConfigureRequest::default()
     })
@@ -302,5 +348,6 @@ fn spec(view: &View) -> BoxSpec {
         image: view.record.image.to_string(),
         size: view.record.size.into(),
         env: view.record.env.to_map(),
+        origin: view.record.origin(),
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use icebox_lifecycle::fleet::Ticket;
 use icebox_lifecycle::{
-    BoxId, CallId, CallKind, Command, Event, Ms, OpId, Outcome, Policy, Refusal, Time,
+    BoxId, CallId, CallKind, Command, Event, Ms, OpId, Outcome, Policy, Refusal, SnapshotId, Time,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::credits::{AccountChange, AccountReply};
 use super::room::Full;
+use super::saves::{NewSnapshot, SaveReply, UnsaveReply};
 use super::views::View;
 use crate::record::{E2b, Record};
 use crate::store::HistoryStep;
@@ -42,6 +43,14 @@ pub(super) enum Message {
     Step(BoxId, Box<HistoryStep>),
     /// An account changes.
     Account(Box<AccountChange>, AccountReply),
+    /// Make a snapshot.
+    Save(Box<NewSnapshot>, SaveReply),
+    /// A snapshot was made, of so many bytes, or could not be.
+    Saved(SnapshotId, Result<u64, String>),
+    /// Remove a snapshot.
+    Unsave(SnapshotId, UnsaveReply),
+    /// The bytes of a snapshot are gone.
+    Unsaved(SnapshotId),
     /// Something happened; nobody waits for it.
     Event(BoxId, Event),
     /// An effect came to its end; with the operation that it answers, if any.
@@ -98,6 +107,15 @@ pub enum AskError {
     /// The host is full (rule 14.1).
     #[error("no box capacity right now")]
     NoCapacity(Box<Full>),
+    /// The snapshot that the new box should begin with is not there.
+    #[error("there is no such snapshot")]
+    NoSnapshot,
+    /// The account has as many snapshots as it may have.
+    #[error("the account has {most} snapshots already")]
+    TooManySnapshots {
+        /// How many that is.
+        most: usize,
+    },
     /// A call froze the box for which this one waited for room.
     #[error("the box was frozen while it waited for room")]
     CalledOff,

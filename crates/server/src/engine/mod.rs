@@ -13,6 +13,7 @@ mod patch;
 mod recover;
 mod room;
 mod run;
+mod saves;
 mod show;
 mod turn;
 mod views;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use icebox_lifecycle::credits::Prices;
-use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Ms, Time};
+use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Ms, SnapshotId, Time};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,7 @@ use crate::boxd::Boxds;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::driver::{Driver, DriverError};
+use crate::snapshot::Snapshots;
 use crate::store::{HistoryStep, Store, StoreError};
 
 pub use accounts::{Account, Accounts};
@@ -39,6 +41,7 @@ pub(crate) use credits::MOST_CREDITS;
 pub use credits::{AccountChange, CreditsChange};
 pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
 pub use room::{Capacity, Full, Queued, Tried, Wanted};
+pub use saves::{NewSnapshot, Saved};
 pub use views::{Cursor, View, Views};
 
 use ends::Ends;
@@ -85,6 +88,7 @@ pub struct Engine {
     inbox: Sender,
     views: Arc<Views>,
     accounts: Arc<Accounts>,
+    snapshots: Arc<Snapshots>,
     calls: Arc<AtomicU64>,
     ends: Arc<Ends>,
     counters: Arc<Counters>,
@@ -131,7 +135,9 @@ impl Engine {
         let views = Arc::new(Views::default());
         let ends = Arc::new(Ends::default());
         let accounts = Arc::new(Accounts::default());
+        let snapshots = Arc::new(Snapshots::default());
         let seen = parts.driver.list().await.map_err(StartError::List)?;
+        let saved = parts.driver.snapshots().await.map_err(StartError::List)?;
         let runtime = tokio::runtime::Handle::current();
         let core = turn::Core::new(
             parts,
@@ -139,13 +145,14 @@ impl Engine {
             inbox.clone(),
             Arc::clone(&views),
             Arc::clone(&accounts),
+            Arc::clone(&snapshots),
             Arc::clone(&ends),
             Arc::clone(&counters),
         );
         let (ready, started) = oneshot::channel();
         let work = move || {
             let mut core = core;
-            match recover::recover(&mut core, seen) {
+            match recover::recover(&mut core, seen, saved) {
                 Ok(orphans) => {
                     // Whoever waits for the start is gone only if the whole server is.
                     let _ = ready.send(Ok(orphans));
@@ -166,6 +173,7 @@ impl Engine {
             inbox,
             views,
             accounts,
+            snapshots,
             calls: Arc::new(AtomicU64::new(1)),
             ends,
             counters,
@@ -184,6 +192,29 @@ impl Engine {
     #[must_use]
     pub fn accounts(&self) -> &Arc<Accounts> {
         &self.accounts
+    }
+
+    /// What readers see of snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
+    }
+
+    /// Makes a snapshot of a box; answers when it is whole or came to nothing. It is made even if the asker goes away,
+    /// unless it is only for forks.
+    pub async fn save(&self, new: NewSnapshot) -> Result<Saved, AskError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.inbox.send(Message::Save(Box::new(new), reply)).await;
+        sent.map_err(|_| AskError::Closed)?;
+        answer.await.map_err(|_| AskError::Closed)?
+    }
+
+    /// Removes a snapshot; answers once that is recorded. Boxes that begin with it at the moment may finish that.
+    pub async fn unsave(&self, id: SnapshotId) -> Result<(), AskError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.inbox.send(Message::Unsave(id, reply)).await;
+        sent.map_err(|_| AskError::Closed)?;
+        answer.await.map_err(|_| AskError::Closed)?
     }
 
     /// Makes or changes an account; answers once that is recorded.

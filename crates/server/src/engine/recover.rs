@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use icebox_lifecycle::{BoxId, Event, Processes, Sandbox, Seen, State, Time};
+use icebox_lifecycle::{BoxId, Event, Processes, Sandbox, Seen, SnapshotId, State, Time};
 
 use super::StartError;
 use super::turn::{Core, absent};
@@ -17,7 +17,11 @@ use crate::store::{Gap, Loaded};
 const AT_A_TIME: usize = 1_000;
 
 /// Brings every box up to date. Gives the boxes that the driver has and no record names.
-pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<BoxId>, StartError> {
+pub(super) fn recover(
+    core: &mut Core,
+    seen: Vec<(BoxId, Seen)>,
+    saved: Vec<SnapshotId>,
+) -> Result<Vec<BoxId>, StartError> {
     let now = core.clock.now();
     core.watches.down_since = core.store.last_seen()?.unwrap_or(now);
     core.record_gap(now)?;
@@ -25,6 +29,7 @@ pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<B
         core.billing.accounts.put(account.into());
     }
     let (mut restless, orphans) = load(core, now, seen)?;
+    core.load_snapshots(saved)?;
     let ids: Vec<BoxId> = restless.keys().copied().collect();
     for id in &ids {
         if let Some(view) = core.views.get(*id) {
@@ -35,6 +40,7 @@ pub(super) fn recover(core: &mut Core, seen: Vec<(BoxId, Seen)>) -> Result<Vec<B
         bring_up_to_date(core, some, &mut restless)?;
     }
     core.billing.loaded(core.clock.now());
+    core.saves.remove_unused();
     for id in &orphans {
         tracing::warn!(%id, "the driver has this box but no record names it; it is left alone");
     }

@@ -74,6 +74,10 @@ impl Loop {
                     | Message::Ended(..)
                     | Message::Step(..)
                     | Message::Account(..)
+                    | Message::Save(..)
+                    | Message::Saved(..)
+                    | Message::Unsave(..)
+                    | Message::Unsaved(_)
                     | Message::Event(..)
                     | Message::Done(..)
                     | Message::Exited(..) => self.core.take(&mut turn, message),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use icebox_lifecycle::{State, Time};
+use icebox_lifecycle::{Effect, State, Time};
 
 use super::turn::Core;
 use super::views::View;
@@ -17,7 +17,11 @@ impl Core {
         let effects = std::mem::take(&mut work.effects);
         let view = Arc::new(work.view(now));
         self.show(work.before.as_deref(), &view);
+        self.adopt_restored(work.before.as_deref(), &view);
         for effect in effects {
+            if let Effect::Save { snapshot, .. } = effect {
+                self.saves.launched(snapshot);
+            }
             self.effects.launch(&view, effect);
         }
     }
@@ -26,6 +30,24 @@ impl Core {
     pub(super) fn count_loaded(&mut self, view: &View) {
         self.rooms.found(view);
         self.billing.load(view);
+        self.saves.follow(view);
+    }
+
+    /// A box that came to life from another one's memory has commands that no call of its own began.
+    fn adopt_restored(&self, before: Option<&View>, view: &View) {
+        let began = before.is_some_and(|before| {
+            matches!(
+                before.sandbox.state,
+                State::Starting {
+                    keep_files: false,
+                    ..
+                }
+            )
+        });
+        let restored = view.record.origin().is_some_and(|origin| origin.memory);
+        if began && restored && view.sandbox.state == State::Ready {
+            self.watches.adopt(view, view.sandbox.created_at);
+        }
     }
 
     /// Follows a box that was loaded and whose first turn is over.
@@ -33,13 +55,15 @@ impl Core {
         self.deadlines.set(view.id(), deadline(&view.sandbox));
         self.watches.update(view);
         if view.sandbox.state == State::Ready {
-            self.watches.adopt(view);
+            let since = self.watches.down_since;
+            self.watches.adopt(view, since);
         }
     }
 
     /// Shows a view and lets everything that follows boxes follow it.
     fn show(&mut self, before: Option<&View>, view: &Arc<View>) {
         self.rooms.follow(view);
+        self.saves.follow(view);
         let due = before.and_then(|before| deadline(&before.sandbox));
         self.deadlines
             .moved(view.id(), due, deadline(&view.sandbox));

@@ -20,6 +20,7 @@ use super::effects::Effects;
 use super::ends::Ends;
 use super::inbox::{Admitted, Answer, AskError, Asker, Call, Message, NewBox, Reply, Sender};
 use super::room::{Held, Rooms};
+use super::saves::{SaveChanges, Saves};
 use super::views::Views;
 use super::warm::Warm;
 use super::watch::Watches;
@@ -27,6 +28,7 @@ use super::work::{Work, deadline};
 use super::{Counters, Parts};
 use crate::clock::Clock;
 use crate::shared::Shared;
+use crate::snapshot::Snapshots;
 use crate::store::{HistoryStep, Store, StoreError};
 
 /// Boxes whose deadlines are looked at in one turn, so that a flood of them does not hold up what comes in.
@@ -49,6 +51,7 @@ pub(super) struct Core {
     pub(super) rooms: Rooms,
     pub(super) warm: Warm,
     pub(super) billing: Billing,
+    pub(super) saves: Saves,
     ends: Arc<Ends>,
     counters: Arc<Counters>,
     policies: Shared<Policy>,
@@ -76,6 +79,7 @@ pub(super) struct Turn {
     /// How many calls ended for which somebody may wait.
     ended: u64,
     pub(super) books: Books,
+    pub(super) saves: SaveChanges,
 }
 
 impl Turn {
@@ -103,6 +107,7 @@ impl Core {
         inbox: Sender,
         views: Arc<Views>,
         accounts: Arc<Accounts>,
+        snapshots: Arc<Snapshots>,
         ends: Arc<Ends>,
         counters: Arc<Counters>,
     ) -> Self {
@@ -114,6 +119,7 @@ impl Core {
             Arc::clone(&parts.boxds),
             inbox.clone(),
         );
+        let saves = Saves::new(&runtime, &parts, &inbox, snapshots);
         Self {
             clock: parts.clock,
             store: parts.store,
@@ -124,6 +130,7 @@ impl Core {
             rooms,
             warm: Warm::new(parts.limits.warm_memory_mb),
             billing: Billing::new(accounts, parts.prices),
+            saves,
             ends,
             counters,
             policies: Shared::default(),
@@ -149,6 +156,7 @@ impl Core {
             steps: Vec::new(),
             ended: 0,
             books: Books::default(),
+            saves: SaveChanges::default(),
         };
         let silence = now.since(before);
         if silence > ASLEEP_MS && !self.clock.is_test() {
@@ -186,6 +194,16 @@ impl Core {
             }
             Message::Step(id, step) => turn.remember(id, step),
             Message::Account(change, reply) => self.change_account(turn, *change, reply),
+            Message::Save(new, reply) => self.save(turn, *new, reply),
+            Message::Saved(id, result) => {
+                turn.again.push(Message::Saved(id, result.clone()));
+                self.saved(turn, id, result);
+            }
+            Message::Unsave(id, reply) => self.unsave(turn, id, reply),
+            Message::Unsaved(id) => {
+                turn.again.push(Message::Unsaved(id));
+                Self::unsaved(turn, id);
+            }
             Message::Done(id, op, outcome) => self.done(turn, id, op, outcome),
             Message::Exited(id, watch, detail) => {
                 turn.again.push(Message::Exited(id, watch, detail.clone()));
@@ -248,10 +266,12 @@ impl Core {
 
     fn create(&mut self, turn: &mut Turn, new: Box<NewBox>, asker: Asker, reply: Reply) {
         let id = new.id;
-        let room = if self.has_credits(turn, new.record.account) {
-            self.room_for_new(turn, &new, asker)
-        } else {
+        let room = if !self.has_credits(turn, new.record.account) {
             Err(AskError::NoCredits)
+        } else if !self.has_origin(turn, &new.record) {
+            Err(AskError::NoSnapshot)
+        } else {
+            self.room_for_new(turn, &new, asker)
         };
         let taken = match room {
             Ok(true) => {
@@ -368,6 +388,7 @@ impl Core {
     /// Commits the turn, then acts. Gives back what has to be taken up again because the commit failed.
     pub(super) fn finish(&mut self, mut turn: Turn) -> Result<(), Vec<Message>> {
         self.keep_warm(&mut turn);
+        self.follow_saves(&mut turn);
         self.sweep(&mut turn);
         turn.work
             .retain(|_, work| work.changed > Change::None || !work.effects.is_empty());
@@ -412,6 +433,8 @@ impl Core {
         }
         self.settle_room();
         self.show_accounts(turn.books, turn.now);
+        self.show_snapshots(turn.saves);
+        self.saves.remove_unused();
         drop(showing);
         for (waiting, before) in answers {
             let view = before.or_else(|| self.views.get(waiting.id));
@@ -440,6 +463,7 @@ impl Core {
         self.ends.show(turn.ended);
         self.settle_room();
         self.give_up_accounts(turn.books, turn.now);
+        Self::give_up_snapshots(turn.saves);
         if turn.gap_ms.is_some() {
             // The next turn finds it again.
             self.last_turn = turn.before;

@@ -109,11 +109,11 @@ impl Watches {
         self.boxds.forget(id);
     }
 
-    /// Finds the commands of a box which an earlier server started. Their callers are gone, so those that run count as
-    /// background commands now, and what the others came to since then is written down.
-    pub(super) fn adopt(&self, view: &View) {
+    /// Finds the commands of a box which an earlier server started, or the box that this one is a fork of. Their callers are
+    /// gone, so those that run count as background commands now, and what the others came to `since` then is written down.
+    pub(super) fn adopt(&self, view: &View, since: Time) {
         let (boxds, inbox) = (Arc::clone(&self.boxds), self.inbox.clone());
-        let adopt = adopt(boxds, view.id(), inbox, self.down_since);
+        let adopt = adopt(boxds, view.id(), inbox, since);
         self.runtime.spawn(adopt);
     }
 
@@ -218,7 +218,7 @@ fn step_of(proc: &ProcInfo) -> Option<Box<HistoryStep>> {
     }))
 }
 
-async fn adopt(boxds: Arc<Boxds>, id: BoxId, inbox: Sender, down_since: Time) {
+async fn adopt(boxds: Arc<Boxds>, id: BoxId, inbox: Sender, since: Time) {
     const TRIES: usize = 10;
     for _ in 0..TRIES {
         let Ok(mut procs) = boxds.procs(id).await else {
@@ -234,7 +234,7 @@ async fn adopt(boxds: Arc<Boxds>, id: BoxId, inbox: Sender, down_since: Time) {
                     Message::Event(id, Event::BackgroundBegan { exec, label })
                 }
                 // The others were written down when they ended.
-                Some(ended_ms) if Time(ended_ms) < down_since => continue,
+                Some(ended_ms) if Time(ended_ms) < since => continue,
                 Some(_) => match step_of(&proc) {
                     Some(step) => Message::Step(id, step),
                     None => continue,

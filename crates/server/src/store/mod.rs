@@ -1,5 +1,5 @@
 //! The only place that knows SQL. One SQLite file keeps every box, the reasons of the last decisions, the outbox of
-//! events, the steps of calls, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
+//! events, the steps of calls, snapshots, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
 mod beside;
@@ -14,20 +14,22 @@ mod row;
 mod schema;
 mod secrets;
 mod sessions;
+mod snapshots;
 mod webhooks;
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use icebox_lifecycle::decision::Reason;
-use icebox_lifecycle::{BoxId, Sandbox, Time};
+use icebox_lifecycle::{BoxId, Sandbox, SnapshotId, Time};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::record::{AccountId, Record};
+use crate::snapshot::Snapshot;
 use crate::steps;
 
 pub use credits::{LoadedAccount, PutAccount};
@@ -169,6 +171,8 @@ pub struct Batch<'a> {
     pub steps: Vec<(BoxId, HistoryStep)>,
     /// Accounts whose credits changed, that are new, or that get a key.
     pub accounts: Vec<PutAccount>,
+    /// Snapshots that changed, or are to be forgotten.
+    pub snapshots: Vec<(SnapshotId, Option<Arc<Snapshot>>)>,
     /// Boxes to forget, with all that belongs to them.
     pub removed: Vec<BoxId>,
     /// Events and steps before this moment may go.
@@ -293,6 +297,12 @@ impl Store {
         }
         for (id, step) in &batch.steps {
             history::add(&tx, *id, step)?;
+        }
+        for (id, snapshot) in &batch.snapshots {
+            match snapshot {
+                Some(snapshot) => snapshots::put(&tx, snapshot)?,
+                None => snapshots::remove(&tx, *id)?,
+            }
         }
         for id in &batch.removed {
             for sql in [

@@ -196,6 +196,14 @@ const STEPS: &[&str] = &[
         suggestions TEXT NOT NULL
     );
 ",
+    // Snapshots, which belong to no box.
+    "
+    CREATE TABLE snapshots (
+        id TEXT PRIMARY KEY,
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        body TEXT NOT NULL
+    ) WITHOUT ROWID;
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

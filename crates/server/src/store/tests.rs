@@ -28,6 +28,11 @@ fn record() -> Record {
         private: false,
         link_secret: None,
         e2b: None,
+        origin: Some(Box::new(crate::record::Origin {
+            snapshot: "snapaaaaaaaaaaaaaaaa".into(),
+            memory: true,
+            fork_of: Some("b".repeat(20)),
+        })),
     }
 }
 
@@ -95,6 +100,10 @@ fn states() -> Vec<State> {
             cause: FreezeCause::NoCredits,
             ram_only: true,
             wake: true,
+            save: Some(icebox_lifecycle::Save {
+                snapshot: SnapshotId::from_random([7; 20]),
+                memory: true,
+            }),
         },
         State::Frozen(frozen.clone()),
         State::Thawing {

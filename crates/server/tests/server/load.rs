@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use icebox_lifecycle::time::MIN;
 use icebox_lifecycle::{
-    BoxId, Command, CopyId, Event, Outcome, Policy, Processes, Sandbox, Seen, Time,
+    BoxId, Command, CopyId, Event, Outcome, Policy, Processes, Sandbox, Seen, SnapshotId, Time,
 };
 use icebox_server::boxd::Boxds;
 use icebox_server::clock::Clock;
@@ -108,6 +108,18 @@ impl Driver for AllFrozen {
     async fn drop_copy(&self, _: BoxId, _: CopyId) -> Result<(), DriverError> {
         Ok(())
     }
+
+    async fn save(&self, _: BoxId, _: Option<CopyId>, _: SnapshotId) -> Result<u64, DriverError> {
+        Err(DriverError::Failed("nothing is saved here".to_owned()))
+    }
+
+    async fn drop_snapshot(&self, _: SnapshotId) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError> {
+        Ok(Vec::new())
+    }
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {
         let seen = |id: &BoxId| {
             let seen = Seen {
@@ -151,6 +163,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         private: false,
         link_secret: None,
         e2b: None,
+        origin: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

@@ -21,6 +21,7 @@ mod restart;
 mod rig;
 mod room;
 mod session;
+mod snapshots;
 mod steps;
 mod tls;
 mod wake;

@@ -325,6 +325,11 @@ async fn wrong_arguments_are_named_with_their_limit() {
             "`coldRestart` must be",
         ),
         (
+            "sandbox_fork",
+            json!({"id": id, "count": 21}),
+            "`count` must be",
+        ),
+        (
             "sandbox_stop",
             json!({"id": id, "force": true}),
             "no field `force`",

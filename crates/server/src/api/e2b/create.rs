@@ -8,14 +8,15 @@ use axum::response::{IntoResponse, Response};
 use icebox_lifecycle::policy::{AtEnd, Lifetime, LifetimeFrom, WokenBy};
 use icebox_lifecycle::time::MIN;
 use icebox_lifecycle::{Ms, Policy, Time};
+use icebox_wire::rest::SizeRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::App;
 use super::error::{self, CREATED, Failure};
 use super::input::{Body, Client, timeout_ms};
-use super::{network, templates, view};
-use crate::commands::check;
+use super::{network, snapshots, templates, view};
+use crate::commands::{check, continues};
 use crate::engine::NewBox;
 use crate::random;
 use crate::record::{E2b, Record};
@@ -108,7 +109,11 @@ fn new_box(
     secure: bool,
 ) -> Result<NewBox, Failure> {
     let commands = &app.commands;
-    let image = templates::image(&asked.template_id)?;
+    let begins = snapshots::named(app, client, &asked.template_id);
+    let image = match &begins {
+        Some(snapshot) => &*snapshot.record.image,
+        None => templates::image(&asked.template_id)?,
+    };
     let timeout_ms = timeout_ms("timeout", asked.timeout.unwrap_or(timeout_sec), 1)?;
     let env = asked.env_vars.clone().unwrap_or_default();
     check::env(&env)?;
@@ -117,9 +122,13 @@ fn new_box(
     let network = network::checked(asked.network.as_ref())?;
     let closed = network::is_closed(network.as_ref());
     let limits = &commands.config().limits;
-    let size = check::size(None, limits, &commands.driver().capabilities())?;
+    let host = commands.driver().capabilities();
+    let size = match &begins {
+        Some(it) => check::size_of(&SizeRequest::default(), it, it.memory, limits, &host)?,
+        None => check::size(None, limits, &host)?,
+    };
     let policy = policy(&asked, timeout_ms, commands.clock().now());
-    let record = Record {
+    let mut record = Record {
         account: client.0.account,
         name: None,
         goal: None,
@@ -138,7 +147,11 @@ fn new_box(
             internet: asked.allow_internet_access,
             network,
         })),
+        origin: None,
     };
+    if let Some(snapshot) = &begins {
+        continues(&mut record, snapshot, snapshot.memory, size);
+    }
     Ok(NewBox {
         id: random::box_id(),
         record,

@@ -50,6 +50,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
         | Kind::InUse
         | Kind::LifetimeOver
         | Kind::Paused
+        | Kind::SnapshotFailed
         | Kind::TooMany
         | Kind::NotReady => (StatusCode::CONFLICT, false),
         Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed => {
@@ -74,6 +75,12 @@ impl IntoResponse for Failure {
         }
         response
     }
+}
+
+/// Trouble inside an answer that is none itself.
+pub(super) fn body(trouble: &Trouble) -> Value {
+    let (status, _) = on_the_wire(trouble.kind);
+    json!({"code": status.as_u16(), "message": trouble.text})
 }
 
 /// An error that stays one.

@@ -17,8 +17,8 @@ use crate::commands::{Kind, Trouble};
 use crate::engine::View;
 
 /// The most boxes on a page.
-const PAGE: usize = 100;
-const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
+pub(super) const PAGE: usize = 100;
+pub(super) const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 const TOTAL_RUNNING: HeaderName = HeaderName::from_static("x-total-running");
 
 /// What a list is cut down to.
@@ -192,7 +192,7 @@ fn token(text: &str) -> Result<Mark, Failure> {
     read().ok_or_else(|| bad("nextToken", "the `X-Next-Token` of an earlier page"))
 }
 
-fn bad(field: &str, limit: &str) -> Failure {
+pub(super) fn bad(field: &str, limit: &str) -> Failure {
     Trouble::new(Kind::BadRequest, format!("`{field}` must be {limit}")).into()
 }
 

@@ -10,6 +10,7 @@ mod logs;
 mod metrics;
 mod network;
 mod sandboxes;
+mod snapshots;
 mod templates;
 mod traffic;
 mod view;
@@ -41,9 +42,9 @@ pub(super) fn routes() -> Router<App> {
         .route("/sandboxes/{id}/metrics", get(metrics::of_one))
         .route("/sandboxes/{id}/logs", get(logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(logs::v2))
-        .route("/sandboxes/{id}/fork", any(error::not_yet))
-        .route("/sandboxes/{id}/snapshots", any(error::not_yet))
-        .route("/snapshots", get(templates::snapshots))
+        .route("/sandboxes/{id}/fork", post(snapshots::fork))
+        .route("/sandboxes/{id}/snapshots", post(snapshots::make))
+        .route("/snapshots", get(snapshots::list))
         .route("/templates", get(templates::list).post(error::not_yet))
         .route("/v2/templates", get(templates::list).post(error::not_yet))
         .route(

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::App;
 use super::error::{Done, Failure};
 use super::input::Client;
+use super::snapshots;
 use super::view::ENVD_VERSION;
 use crate::commands::check;
 use crate::commands::trouble::stamp;
@@ -78,13 +79,29 @@ fn show(app: &App, name: &str) -> Result<Value, Failure> {
     }))
 }
 
-pub(super) async fn alias(_: Client, Path(alias): Path<String>) -> Result<Json<Value>, Failure> {
-    image(&alias)?;
-    Ok(Json(json!({"templateID": alias, "public": true})))
+pub(super) async fn alias(
+    State(app): State<App>,
+    client: Client,
+    Path(alias): Path<String>,
+) -> Result<Json<Value>, Failure> {
+    let own = snapshots::named(&app, &client, &alias).is_some();
+    if !own {
+        image(&alias)?;
+    }
+    Ok(Json(json!({"templateID": alias, "public": !own})))
 }
 
-/// Images of the host are not a client's to remove, and there are no others yet.
-pub(super) async fn delete(_: Client, Path(id): Path<String>) -> Result<Done, Failure> {
+/// Snapshots are removed like templates. Images of the host are not a client's to remove, and there are no others yet.
+pub(super) async fn delete(
+    State(app): State<App>,
+    client: Client,
+    Path(id): Path<String>,
+) -> Result<Done, Failure> {
+    if let Some(found) = snapshots::named(&app, &client, &id) {
+        let removed = app.commands.remove_snapshot(&client.0, found.id.as_str());
+        removed.await?;
+        return Ok(Done);
+    }
     match image(&id) {
         Ok(_) => Err(Trouble::new(
             Kind::BadRequest,
@@ -93,9 +110,4 @@ pub(super) async fn delete(_: Client, Path(id): Path<String>) -> Result<Done, Fa
         .into()),
         Err(unknown) => Err(unknown),
     }
-}
-
-/// There are no snapshots yet, which is what a list of them says.
-pub(super) async fn snapshots(_: Client) -> Json<Vec<Value>> {
-    Json(Vec::new())
 }

@@ -382,6 +382,20 @@ pub(super) struct Wake {
     pub(super) wait_for_capacity_sec: Option<u32>,
 }
 
+/// `sandbox_fork`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fork {
+    /// The box to fork.
+    pub(super) id: String,
+    /// How many new boxes; 1 unless you say otherwise.
+    #[schemars(range(min = 1, max = 20))]
+    pub(super) count: Option<u32>,
+    /// A name for people; several get a number behind it.
+    #[schemars(length(min = 1, max = 60))]
+    pub(super) name: Option<String>,
+}
+
 impl Start {
     pub(super) fn into_rest(self) -> rest::StartRequest {
         let services = self.services.unwrap_or_default();
@@ -401,6 +415,8 @@ impl Start {
             idle_timeout_min: self.idle_timeout_min,
             policy: self.policy,
             wait_for_capacity_sec: self.wait_for_capacity_sec,
+            snapshot: None,
+            memory: None,
             restore: self.restore,
             metadata: self.metadata.unwrap_or_default(),
             wait: None,

@@ -169,6 +169,15 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             Hints::Adds,
             |app, asking, args| Box::pin(wake(app, asking, args)),
         ),
+        tool::<params::Fork>(
+            "sandbox_fork",
+            "Fork a box",
+            "Makes new boxes that go on from where this one is, with copies of its files and running programs: to try \
+             several ways without setting up anew. The box itself runs on; what happens in one does not show in another. \
+             Each fork is a box of its own: stop the ones you do not need.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(fork(app, asking, args)),
+        ),
         tool::<params::OfBox>(
             "sandbox_stop",
             "Stop a box for good",
@@ -365,6 +374,15 @@ async fn wake(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Ou
     };
     let view = app.commands.wake(caller, &args.id, &request).await?;
     fields(shown(app.show(caller, &view)))
+}
+
+async fn fork(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {
+    let args: params::Fork = arguments(args)?;
+    let request = icebox_wire::rest::ForkRequest {
+        count: args.count,
+        name: args.name,
+    };
+    fields(app.fork(caller, &args.id, request).await?)
 }
 
 async fn stop(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Outcome {

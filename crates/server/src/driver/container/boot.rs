@@ -11,7 +11,7 @@ use icebox_lifecycle::BoxId;
 
 use super::paths::BoxPaths;
 use super::record::{self, Record};
-use super::{Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci};
+use super::{Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci, snapshot};
 use crate::driver::{BOXD_PORT, BoxSpec};
 use crate::steps::reached;
 
@@ -33,7 +33,16 @@ pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), 
         renew_record(host, spec)?
     } else {
         fsutil::remove_tree(&paths.dir).when("remove leftovers of the box")?;
-        make_files(host, spec)?
+        match spec.origin {
+            None => make_files(host, spec)?,
+            Some(origin) => {
+                let record = snapshot::make_files(host, spec, origin)?;
+                if origin.memory {
+                    return snapshot::wake(host, id, &record);
+                }
+                record
+            }
+        }
     };
     reached("boot.recorded", None);
     let image = host.images.dir(&record.image);
@@ -60,9 +69,12 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     let record = {
         let _one_at_a_time = host.choosing_ids.lock().unwrap_or_else(|e| e.into_inner());
         let boxes = record::all(&host.paths).when("list the boxes")?;
+        let snapshots = snapshot::records(&host.paths).when("list the snapshots")?;
         let taken: Vec<u32> = boxes
             .into_iter()
-            .filter_map(|(_, r)| Some(r?.uid_base))
+            .filter_map(|(_, record)| record)
+            .chain(snapshots)
+            .map(|record| record.uid_base)
             .collect();
         let uid_base = record::free_uid_base(&taken, spec.id);
         fs::create_dir_all(&paths.dir).when("make the box's folder")?;
@@ -244,8 +256,8 @@ fn remove_box_folder(dir: &Path) -> Result<(), Trouble> {
     fsutil::remove_tree(dir).when("remove the box's folder")
 }
 
-/// Removes generations of images that no box is made of any more.
-fn sweep_images(host: &Host) -> Result<(), Trouble> {
+/// Removes generations of images that no box or snapshot is made of any more.
+pub(super) fn sweep_images(host: &Host) -> Result<(), Trouble> {
     let Some(records) = every_record(host)? else {
         return Ok(());
     };
@@ -256,7 +268,7 @@ fn sweep_images(host: &Host) -> Result<(), Trouble> {
         .when("remove unused images")
 }
 
-/// Removes boxds of earlier versions that no box carries any more. Only for the one server on the data
+/// Removes boxds of earlier versions that no box or snapshot carries any more. Only for the one server on the data
 /// folder: a boxd that another program just put there for its boxes has no record yet.
 pub(super) fn sweep_boxds(host: &Host) -> Result<(), Trouble> {
     let Some(records) = every_record(host)? else {
@@ -267,8 +279,10 @@ pub(super) fn sweep_boxds(host: &Host) -> Result<(), Trouble> {
     host.images.sweep_boxds(&used).when("remove unused boxds")
 }
 
-/// The records of all boxes; `None` when one cannot be read, since that box may use anything.
+/// The records of all boxes and snapshots; `None` when one cannot be read, since that box may use anything.
 fn every_record(host: &Host) -> Result<Option<Vec<Record>>, Trouble> {
     let boxes = record::all(&host.paths).when("list the boxes")?;
-    Ok(boxes.into_iter().map(|(_, record)| record).collect())
+    let snapshots = snapshot::records(&host.paths).when("list the snapshots")?;
+    let records = boxes.into_iter().map(|(_, record)| record);
+    Ok(records.chain(snapshots.into_iter().map(Some)).collect())
 }

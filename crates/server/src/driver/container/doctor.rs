@@ -261,6 +261,7 @@ async fn freeze_and_thaw(
             disk_gb: 1,
         },
         env: std::collections::BTreeMap::new(),
+        origin: None,
     };
     let copy = CopyId(1);
     driver.boot(&spec, false).await.map_err(|e| ("boot", e))?;

@@ -1,12 +1,13 @@
 //! The container driver: OCI containers by runc, checkpointed by CRIU, on plain Linux without KVM.
 //!
-//! Owns `<data>/{images,boxd,boxes,run}`, the `icebox` cgroups, and every mount, namespace and process of
+//! Owns `<data>/{images,boxd,boxes,snapshots,run}`, the `icebox` cgroups, and every mount, namespace and process of
 //! a box. Knows no state machine: each method finishes or repeats what an earlier call began.
 
 mod boot;
 pub mod by_hand;
 mod cgroup;
 mod copy;
+mod copytree;
 mod criu;
 mod doctor;
 mod freeze;
@@ -18,7 +19,7 @@ mod oci;
 mod paths;
 mod probe;
 mod record;
-
+mod snapshot;
 mod thaw;
 mod usage;
 mod userns;
@@ -29,10 +30,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
-use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
@@ -66,6 +67,8 @@ struct Host {
     boxd: String,
     /// Boots that have a range of ids but no record yet take one at a time.
     choosing_ids: Mutex<()>,
+    /// One snapshot is not removed while it is made or a box begins with it.
+    snapshot_locks: Mutex<HashMap<SnapshotId, Arc<RwLock<()>>>>,
 }
 
 /// What went wrong while a box was worked on, before it is known what the caller can do about it.
@@ -125,7 +128,14 @@ impl ContainerDriver {
         probe::require_runc()?;
         probe::require_static(boxd)?;
         let paths = Paths::new(&data);
-        for dir in [paths.images(), paths.boxd(), paths.boxes(), paths.runs()] {
+        let folders = [
+            paths.images(),
+            paths.boxd(),
+            paths.boxes(),
+            paths.snapshots(),
+            paths.runs(),
+        ];
+        for dir in folders {
             fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
         }
         let images = Images::new(paths.clone());
@@ -145,6 +155,7 @@ impl ContainerDriver {
             facts,
             boxd,
             choosing_ids: Mutex::new(()),
+            snapshot_locks: Mutex::default(),
             paths,
         };
         let host = Arc::new(host);
@@ -180,6 +191,20 @@ impl ContainerDriver {
             Err(_) => Err(DriverError::Failed(format!(
                 "the driver failed on box {id}; its log says where"
             ))),
+        }
+    }
+
+    /// Does what belongs to no box, off the async threads.
+    async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Host) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let host = Arc::clone(&self.host);
+        match tokio::task::spawn_blocking(move || work(&host)).await {
+            Ok(result) => result.map_err(DriverError::from),
+            Err(_) => Err(DriverError::Failed(
+                "the driver failed; its log says where".to_owned(),
+            )),
         }
     }
 }
@@ -225,13 +250,27 @@ impl Driver for ContainerDriver {
             .await
     }
 
+    async fn save(
+        &self,
+        id: BoxId,
+        copy: Option<CopyId>,
+        snapshot: SnapshotId,
+    ) -> Result<u64, DriverError> {
+        self.on_box(id, move |host| snapshot::save(host, id, copy, snapshot))
+            .await
+    }
+
+    async fn drop_snapshot(&self, snapshot: SnapshotId) -> Result<(), DriverError> {
+        self.beside(move |host| snapshot::drop_snapshot(host, snapshot))
+            .await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError> {
+        self.beside(snapshot::list).await
+    }
+
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {
-        let host = Arc::clone(&self.host);
-        let listed = tokio::task::spawn_blocking(move || probe::list(&host)).await;
-        match listed {
-            Ok(result) => result.map_err(DriverError::from),
-            Err(_) => Err(DriverError::Failed("listing the boxes failed".to_owned())),
-        }
+        self.beside(probe::list).await
     }
 
     async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError> {

@@ -7,12 +7,15 @@
 //! <data>/boxes/<id>/{upper,work}/          its files
 //! <data>/boxes/<id>/copies/<n>/            a complete copy: manifest.json, img/
 //! <data>/boxes/<id>/copies/<n>.tmp/        a copy being written
+//! <data>/boxes/<id>/origin/                the memory that a box begins with, until it runs: as a copy
+//! <data>/snapshots/<id>/                   a whole snapshot: snapshot.json, upper/, memory/
+//! <data>/snapshots/<id>.tmp/               one being made, or removed
 //! <data>/run/<id>/                         mount points, bundle, logs: only while it has processes
 //! ```
 
 use std::path::{Path, PathBuf};
 
-use icebox_lifecycle::{BoxId, CopyId};
+use icebox_lifecycle::{BoxId, CopyId, SnapshotId};
 
 /// The folders of the driver.
 #[derive(Clone, Debug)]
@@ -47,11 +50,45 @@ impl Paths {
         self.data.join("run")
     }
 
+    pub(super) fn snapshots(&self) -> PathBuf {
+        self.data.join("snapshots")
+    }
+
+    pub(super) fn snapshot(&self, id: SnapshotId) -> SnapshotPaths {
+        SnapshotPaths {
+            dir: self.snapshots().join(id.as_str()),
+            tmp: self.snapshots().join(format!("{id}.tmp")),
+        }
+    }
+
     pub(super) fn of(&self, id: BoxId) -> BoxPaths {
         BoxPaths {
             dir: self.boxes().join(id.as_str()),
             run: self.runs().join(id.as_str()),
         }
+    }
+}
+
+/// The folders of one snapshot.
+#[derive(Clone, Debug)]
+pub(super) struct SnapshotPaths {
+    /// The whole one.
+    pub(super) dir: PathBuf,
+    /// What is not whole.
+    pub(super) tmp: PathBuf,
+}
+
+impl SnapshotPaths {
+    pub(super) fn record(dir: &Path) -> PathBuf {
+        dir.join("snapshot.json")
+    }
+
+    pub(super) fn upper(dir: &Path) -> PathBuf {
+        dir.join("upper")
+    }
+
+    pub(super) fn memory(dir: &Path) -> PathBuf {
+        dir.join("memory")
     }
 }
 
@@ -75,6 +112,10 @@ impl BoxPaths {
 
     pub(super) fn work(&self) -> PathBuf {
         self.dir.join("work")
+    }
+
+    pub(super) fn origin(&self) -> PathBuf {
+        self.dir.join("origin")
     }
 
     pub(super) fn copies(&self) -> PathBuf {

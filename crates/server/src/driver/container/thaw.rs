@@ -32,7 +32,19 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
         };
     }
     let record = host.record(id)?;
-    let manifest = Manifest::read(&dir, &host.facts).map_err(damaged)?;
+    restore_standing(host, id, &dir, &record)
+}
+
+/// Brings a box whose memory is in `dir` into RAM, standing still.
+pub(super) fn restore_standing(
+    host: &Host,
+    id: BoxId,
+    dir: &Path,
+    record: &Record,
+) -> Result<(), Trouble> {
+    let paths = host.paths.of(id);
+    let cgroup = host.hierarchies.of(id);
+    let manifest = Manifest::read(dir, &host.facts).map_err(damaged)?;
     reached("thaw.checked", None);
     // What a killed restore left: processes, mounts, CRIU's own folders.
     boot::clear_running_parts(host, id)?;
@@ -45,7 +57,7 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     fs::write(paths.restoring(), "").when("mark the restore as begun")?;
     remove_criu_leftovers(&paths.restoring());
     reached("thaw.mounted", None);
-    let restored = restore_while_verifying(host, id, &dir, &manifest, &record);
+    let restored = restore_while_verifying(host, id, dir, &manifest, record);
     if restored.is_err() {
         // The copy is good or not, but these processes must not be taken for the box.
         boot::clear_running_parts(host, id)?;

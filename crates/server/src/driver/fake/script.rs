@@ -16,6 +16,8 @@ pub enum Step {
     Release,
     Destroy,
     DropCopy,
+    Save,
+    DropSnapshot,
 }
 
 /// What becomes of a step.

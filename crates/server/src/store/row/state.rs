@@ -1,7 +1,7 @@
 //! A state as JSON: its name and exactly what is valid in it.
 
 use icebox_lifecycle::state::{End, FreezeCause, Frozen, Kept, State, TakeoverCause};
-use icebox_lifecycle::{CopyId, OpId, Time};
+use icebox_lifecycle::{CopyId, OpId, Save, SnapshotId, Time};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub(super) enum StateRow {
         cause: CauseRow,
         ram_only: bool,
         wake: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        save: Option<SaveRow>,
     },
     Frozen {
         frozen: FrozenRow,
@@ -50,6 +52,12 @@ pub(super) enum StateRow {
         files_until: Option<i64>,
         op: Option<u64>,
     },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SaveRow {
+    snapshot: Box<str>,
+    memory: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -117,12 +125,17 @@ impl From<&State> for StateRow {
                 cause,
                 ram_only,
                 wake,
+                save,
             } => Self::Freezing {
                 op: op.0,
                 copy: copy.0,
                 cause: (*cause).into(),
                 ram_only: *ram_only,
                 wake: *wake,
+                save: save.map(|save| SaveRow {
+                    snapshot: save.snapshot.as_str().into(),
+                    memory: save.memory,
+                }),
             },
             State::Frozen(frozen) => Self::Frozen {
                 frozen: frozen.into(),
@@ -184,12 +197,19 @@ impl From<StateRow> for State {
                 cause,
                 ram_only,
                 wake,
+                save,
             } => Self::Freezing {
                 op: OpId(op),
                 copy: CopyId(copy),
                 cause: cause.into(),
                 ram_only,
                 wake,
+                save: save.and_then(|save| {
+                    Some(Save {
+                        snapshot: SnapshotId::parse(&save.snapshot)?,
+                        memory: save.memory,
+                    })
+                }),
             },
             StateRow::Frozen { frozen } => Self::Frozen(frozen.into()),
             StateRow::Thawing { op, from, retried } => Self::Thawing {

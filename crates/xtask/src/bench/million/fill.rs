@@ -135,6 +135,7 @@ fn record(n: i64) -> Record {
         private: false,
         link_secret: None,
         e2b: None,
+        origin: None,
     };
     if some(3) {
         record.services.push(Service {

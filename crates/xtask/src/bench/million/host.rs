@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use icebox_server::driver::{
     BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
 };
@@ -78,6 +78,18 @@ impl Driver for Host {
 
     async fn drop_copy(&self, _: BoxId, _: CopyId) -> Result<(), DriverError> {
         not_here()
+    }
+
+    async fn save(&self, _: BoxId, _: Option<CopyId>, _: SnapshotId) -> Result<u64, DriverError> {
+        not_here().map(|()| 0)
+    }
+
+    async fn drop_snapshot(&self, _: SnapshotId) -> Result<(), DriverError> {
+        not_here()
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError> {
+        Ok(Vec::new())
     }
 
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {

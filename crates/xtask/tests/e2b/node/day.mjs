@@ -55,6 +55,31 @@ const parts = {
     assert.ok(await box.kill())
   },
 
+  async forks() {
+    const box = await Sandbox.create({ timeoutMs: 600_000 })
+    const boxes = [box]
+    try {
+      const count = 'while :; do n=$((n + 1)); echo $n >/tmp/new && mv /tmp/new /tmp/n; sleep 0.02; done'
+      await box.commands.run(count, { background: true, timeoutMs: 0 })
+      const counted = async (it, over) => {
+        const until = `until [ "$(cat /tmp/n 2>/dev/null || echo 0)" -gt ${over} ]; do sleep 0.02; done; cat /tmp/n`
+        return Number((await it.commands.run(until)).stdout)
+      }
+      const before = await counted(box, 10)
+      const snapshot = await box.createSnapshot({ name: 'counting' })
+      boxes.push(await Sandbox.create(snapshot.snapshotId, { timeoutMs: 600_000 }))
+      boxes.push(...(await box.fork({ count: 2, timeoutMs: 600_000 })))
+      assert.equal(new Set(boxes.map((it) => it.sandboxId)).size, 4)
+      for (const it of boxes) await counted(it, before)
+      const listed = await box.listSnapshots().nextItems()
+      assert.deepEqual(listed.map((it) => it.snapshotId), [snapshot.snapshotId])
+      assert.ok(await Sandbox.deleteSnapshot(snapshot.snapshotId))
+      assert.ok(!(await Sandbox.deleteSnapshot(snapshot.snapshotId)))
+    } finally {
+      for (const it of boxes) assert.ok(await it.kill())
+    }
+  },
+
   async files() {
     const box = await Sandbox.create({ timeoutMs: 600_000 })
     try {

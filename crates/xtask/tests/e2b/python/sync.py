@@ -296,6 +296,83 @@ def metrics():
         assert box.kill()
 
 
+# Counts on in its memory, and says how far it is in a file.
+COUNT = "bash -c 'while :; do n=$((n + 1)); echo $n >/tmp/new && mv /tmp/new /tmp/n; sleep 0.02; done'"
+
+
+def counted(box, more_than):
+    until = f"until [ \"$(cat /tmp/n 2>/dev/null || echo 0)\" -gt {more_than} ]; do sleep 0.02; done; cat /tmp/n"
+    return int(box.commands.run(until).stdout)
+
+
+def snapshots():
+    box = Sandbox.create(timeout=3600, envs={"COLOUR": "blue"})
+    boxes = [box]
+    try:
+        box.files.write("mark", "before")
+        box.commands.run(COUNT, background=True)
+        before = counted(box, 10)
+        snapshot = box.create_snapshot()
+        assert box.is_running()
+        assert box.files.read("mark") == "before"
+        counted(box, before)
+        box.files.write("mark", "after")
+        for _ in range(2):
+            new = Sandbox.create(snapshot.snapshot_id, timeout=600)
+            boxes.append(new)
+            assert new.files.read("mark") == "before"
+            assert new.commands.run("echo $COLOUR").stdout == "blue\n"
+            counted(new, before)
+        assert box.files.read("mark") == "after"
+        named = api("POST", f"/sandboxes/{box.sandbox_id}/snapshots", {"name": "mine:v1", "memory": False})
+        assert named[0] == 201 and named[1]["names"] == ["default/mine:v1"], named
+        listed = Sandbox.list_snapshots().next_items()
+        assert [it.snapshot_id for it in listed] == [named[1]["snapshotID"], snapshot.snapshot_id], listed
+        own = box.list_snapshots(limit=1)
+        assert len(own.next_items()) == 1 and own.has_next
+        cold = Sandbox.create("mine:v1", timeout=600)
+        boxes.append(cold)
+        assert cold.files.read("mark") == "after"
+        assert cold.commands.run("test ! -e /tmp/n").exit_code == 0
+        for it in listed:
+            assert Sandbox.delete_snapshot(it.snapshot_id)
+            assert not Sandbox.delete_snapshot(it.snapshot_id)
+        assert not Sandbox.list_snapshots().next_items()
+        status, error = api("POST", "/v2/sandboxes", {"templateID": snapshot.snapshot_id})
+        assert status == 404, error
+    finally:
+        for box in boxes:
+            assert box.kill()
+
+
+def forks():
+    box = Sandbox.create(timeout=3600, metadata={"part": "forks"})
+    boxes = [box]
+    try:
+        box.files.write("mark", "before")
+        box.commands.run(COUNT, background=True)
+        before = counted(box, 10)
+        boxes += box.fork(count=2, timeout=600)
+        ids = {it.sandbox_id for it in boxes}
+        assert len(ids) == 3
+        for it in boxes:
+            counted(it, before)
+            it.files.write("mark", it.sandbox_id)
+        for it in boxes:
+            assert it.files.read("mark") == it.sandbox_id
+        # The key of one is no key of another.
+        tokens = {api("GET", f"/sandboxes/{id}")[1]["envdAccessToken"] for id in ids}
+        assert len(tokens) == 3
+        assert boxes[1].get_info().metadata == {"part": "forks"}
+        assert not Sandbox.list_snapshots().next_items()
+        raises(NotFoundException, lambda: Sandbox.fork("a" * 20))
+        status, error = api("POST", f"/sandboxes/{box.sandbox_id}/fork", {"count": 21})
+        assert status == 400, error
+    finally:
+        for box in boxes:
+            assert box.kill()
+
+
 for name in os.environ["E2B_RUN"].split(","):
     globals()[name]()
     print(f"{name}: ok", flush=True)
