@@ -21,35 +21,35 @@ interface News {
 	ended?: { exitCode: number | null };
 }
 
-/** The page's policy allows no styles that a script writes into the page, only sheets of its own: these become such. */
-function documentOfSheets(real: Document): Document {
-	const makeStyle = () => {
-		const element = real.createElement('style');
-		const sheet = new CSSStyleSheet();
-		real.adoptedStyleSheets = [...real.adoptedStyleSheets, sheet];
-		Object.defineProperty(element, 'textContent', { get: () => '', set: (text: string) => sheet.replaceSync(text) });
-		const remove = element.remove.bind(element);
-		element.remove = () => {
-			real.adoptedStyleSheets = real.adoptedStyleSheets.filter((other) => other !== sheet);
-			remove();
-		};
-		return element;
+/** What stands in for a style that a script wants to write: it shows nothing, and its text becomes a sheet of the page. */
+function sheet(): HTMLElement {
+	const element = document.createElement('template');
+	const styles = new CSSStyleSheet();
+	document.adoptedStyleSheets = [...document.adoptedStyleSheets, styles];
+	Object.defineProperty(element, 'textContent', { get: () => '', set: (text: string) => styles.replaceSync(text) });
+	const remove = element.remove.bind(element);
+	element.remove = () => {
+		document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== styles);
+		remove();
 	};
-	return new Proxy(real, {
-		get(_, name) {
-			if (name === 'createElement') {
-				return (tag: string) => (tag === 'style' ? makeStyle() : real.createElement(tag));
-			}
-			const value: unknown = Reflect.get(real, name, real);
-			return typeof value === 'function' ? value.bind(real) : value;
-		},
-	});
+	return element;
+}
+
+/** Does something that makes styles. The page's policy refuses those that a script writes into it, and takes sheets. */
+function withSheets(act: () => void) {
+	const make = document.createElement;
+	document.createElement = ((tag: string, options?: ElementCreationOptions) =>
+		tag === 'style' ? sheet() : make.call(document, tag, options)) as typeof make;
+	try {
+		act();
+	} finally {
+		document.createElement = make;
+	}
 }
 
 /** Opens a terminal in an element; gives what ends it. */
 export function openTerminal(element: HTMLElement, boxId: string, label: string, happened: (news: Happened) => void) {
 	const terminal = new Terminal({
-		documentOverride: documentOfSheets(document),
 		fontFamily: "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace",
 		fontSize: 14,
 		cursorBlink: true,
@@ -58,7 +58,7 @@ export function openTerminal(element: HTMLElement, boxId: string, label: string,
 	});
 	const fit = new FitAddon();
 	terminal.loadAddon(fit);
-	terminal.open(element);
+	withSheets(() => terminal.open(element));
 	terminal.textarea?.setAttribute('aria-label', label);
 	fit.fit();
 	const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';

@@ -42,7 +42,7 @@ export function Shell({ box }: { box: Box }) {
 				)}
 				<p role="status">{phase === 'closed' && isAsleep(box) ? w.terminal.wakes : w.terminal.phases[phase]}</p>
 			</div>
-			<div ref={place} class={phase === 'closed' ? 'terminal hidden' : 'terminal'} data-phase={phase} />
+			<div ref={place} class={phase === 'closed' ? 'terminal-place hidden' : 'terminal-place'} data-phase={phase} />
 		</section>
 	);
 }
