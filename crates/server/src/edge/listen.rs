@@ -255,7 +255,7 @@ async fn secure(
         // Only for those who said something: the silent ones keep nobody out.
         let _place = handshakes.acquire().await.map_err(io::Error::other)?;
         let stream = tls.accept(stream).await?;
-        Ok(Secured::Tls(Box::new(stream)))
+        Ok::<_, io::Error>(Secured::Tls(Box::new(stream)))
     };
     let agreed = tokio::time::timeout(limit, agree).await;
     agreed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
