@@ -27,7 +27,7 @@ const { tools } = await client.listTools();
 for (const tool of tools) {
   assert.equal(tool.inputSchema.type, "object", tool.name);
   // Every tool says what is wrong with arguments that make no sense, and none of them does anything.
-  if (tool.name === "sandbox_list") continue;
+  if (!tool.inputSchema.required) continue;
   for (const args of [{}, { id: 1 }, { id: "../../etc" }, { id: "x".repeat(100000) }, { nosuch: true }]) {
     const text = await call(tool.name, args, true);
     assert.ok(text.length > 10 && text.length < 100500, `${tool.name}: ${text}`);
