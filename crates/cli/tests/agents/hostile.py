@@ -27,7 +27,11 @@ def request(path, method="GET", body=None, headers=()):
     call = urllib.request.Request(URL + path, method=method, data=body, headers=headers)
     try:
         with urllib.request.urlopen(call) as answer:
-            return answer.status, json.loads(answer.read() or b"null")
+            text = answer.read() or b"null"
+            # A call that takes long answers as an event stream, of which the last event is the result.
+            if answer.headers["Content-Type"].startswith("text/event-stream"):
+                text = [line for line in text.split(b"\n") if line.startswith(b"data:")][-1][5:]
+            return answer.status, json.loads(text)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or b"null")
 
@@ -185,8 +189,6 @@ def many_files(box):
     # They are compared, built and looked at all the same.
     failed, built = call("sandbox_build", {"id": box, "dir": "many", "cmd": "echo y > y", "out": ["y"], "note": "x"})
     assert not failed and built["cached"], built
-    failed, built = call("sandbox_build", {"id": box, "dir": "many", "cmd": "echo y > y", "out": ["y"], "note": "x"})
-    assert not failed and built["reused"], built
     failed, shown = call("sandbox_status", {"id": box, "fields": ["disk"]})
     assert not failed and shown["disk"]["filesystems"], shown
 
