@@ -23,6 +23,13 @@ const MAX_RUNNING: usize = 256;
 /// How many ended ones are kept.
 const MAX_ENDED: usize = 200;
 
+/// How many ended ones are kept that the server or an adapter ran for its own housekeeping: looks at a box, however often,
+/// push nobody's commands out.
+const MAX_HOUSEKEEPING: usize = 8;
+
+/// How a command line of theirs begins.
+const HOUSEKEEPING: &str = ": /work/.psbx-sync/";
+
 /// How much output of ended ones is kept in all.
 const MAX_ENDED_BYTES: u64 = 1 << 30;
 
@@ -202,15 +209,22 @@ impl Table {
     fn retire(&self, id: ExecId) {
         let mut inner = self.lock();
         inner.ended.push_back(id);
+        if let Some(oldest) = inner.old_housekeeping() {
+            self.drop_ended(&mut inner, oldest);
+        }
         while inner.ended.len() > MAX_ENDED
             || (inner.ended.len() > 1 && inner.ended_bytes() > MAX_ENDED_BYTES)
         {
-            let Some(oldest) = inner.ended.pop_front() else {
-                break;
-            };
-            inner.forget(oldest);
+            self.drop_ended(&mut inner, 0);
+        }
+    }
+
+    /// Forgets one of the ended ones, by its place among them.
+    fn drop_ended(&self, inner: &mut Inner, at: usize) {
+        if let Some(id) = inner.ended.remove(at) {
+            inner.forget(id);
             // Small outputs never made the directory.
-            drop(fs::remove_dir_all(self.output_dir.join(oldest.to_string())));
+            drop(fs::remove_dir_all(self.output_dir.join(id.to_string())));
         }
     }
 
@@ -220,6 +234,17 @@ impl Table {
 }
 
 impl Inner {
+    /// The oldest ended housekeeping, when there is more than is kept.
+    fn old_housekeeping(&self) -> Option<usize> {
+        let is_own = |id: &ExecId| {
+            let proc = self.by_id.get(id);
+            proc.is_some_and(|proc| proc.about.cmd.starts_with(HOUSEKEEPING))
+        };
+        let own = self.ended.iter().filter(|id| is_own(id)).count();
+        let oldest = || self.ended.iter().position(is_own);
+        (own > MAX_HOUSEKEEPING).then(oldest).flatten()
+    }
+
     fn ended_bytes(&self) -> u64 {
         let kept =
             |proc: &Arc<Proc>| proc.kept(STDOUT).kept_bytes() + proc.kept(STDERR).kept_bytes();

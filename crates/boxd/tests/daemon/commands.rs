@@ -406,6 +406,22 @@ async fn a_stop_without_grace_kills_at_once() {
 }
 
 #[tokio::test]
+async fn housekeeping_however_often_pushes_no_command_out() {
+    let boxd = Boxd::start(&[]);
+    boxd.exec(line("echo kept")).await;
+    for _ in 0..220 {
+        boxd.exec(line(": /work/.psbx-sync/; true")).await;
+    }
+    let client = boxd.own();
+    let all = within(client.procs(ProcsRequest::default()))
+        .await
+        .expect("answers")
+        .into_owned();
+    let oldest = all.procs.last().expect("some");
+    assert_eq!((all.procs.len(), &*oldest.cmd), (9, "echo kept"));
+}
+
+#[tokio::test]
 async fn only_the_newest_200_ended_ones_are_kept_and_older_ids_never_run_again() {
     let boxd = Boxd::start(&[]);
     let id = |n: u32| format!("{n:016x}");

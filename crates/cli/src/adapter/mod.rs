@@ -41,7 +41,8 @@ const INSTRUCTIONS: &str = "\
 Boxes are isolated Linux computers that belong to your account. Look at sandbox_list before you start one. A box that nobody \
 uses for 10 minutes freezes with its memory; any call that needs it wakes it where it was. A frozen box is stopped for good \
 24 h later: keep what matters elsewhere, and stop boxes you are done with. sandbox_sync sends local files, sandbox_pull \
-fetches them. Commands run on when a call ends early. Lines under a result are for you: read them.";
+fetches them. Commands run on when a call ends early. Lines under a result are for you: read them; \
+`fromHuman` is what a person asks of you.";
 
 /// Serves one MCP client on standard input and output, until it goes away or this program is told to end.
 pub(crate) fn run(server: Server) -> Result<(), CliError> {

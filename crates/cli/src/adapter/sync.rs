@@ -82,7 +82,13 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
     let here = std::path::absolute(&args.local_path);
     let here = here.map_err(|error| format!("`localPath`: {error}"))?;
     let found = fs::metadata(&here);
-    let found = found.map_err(|error| format!("`localPath`: {}: {error}", here.display()))?;
+    let found = found.map_err(|error| {
+        let shown: String = args.local_path.chars().take(300).collect();
+        format!("`localPath`: {shown}: {error}")
+    })?;
+    if !found.is_dir() && !found.is_file() {
+        return Err("`localPath` is neither a file nor a folder".to_owned());
+    }
     let (files, dest) = if found.is_dir() {
         (choose(&args, &here, &excludes)?, dest)
     } else {

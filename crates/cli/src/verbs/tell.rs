@@ -12,7 +12,7 @@ use crate::select::box_id;
 use crate::settings::Remote;
 use crate::words::Now;
 
-/// Leave a message for the agent that holds a box; without one, list those that were left
+/// Leave a message for the agent that holds a box, or list them
 ///
 /// The agent gets it with the result of its next call on the box, once. That wakes nothing and is no use of the box. When
 /// another conversation takes the box over first, that one gets it.

@@ -14,7 +14,8 @@ const client = new Client({ name: "test", version: "1" });
 const headers = { Authorization: `Bearer ${key}`, "X-Psbx-Agent": "typescript" };
 await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit: { headers } }));
 
-async function call(name, args, fails = false, options = {}) {
+// A box may take a while on a busy machine; what is tested here is not how long.
+async function call(name, args, fails = false, options = { timeout: 300000 }) {
   const result = await client.callTool({ name, arguments: args }, undefined, options);
   assert.equal(Boolean(result.isError), fails, JSON.stringify(result));
   if (fails) return result.content[0].text;
@@ -27,7 +28,7 @@ const { tools } = await client.listTools();
 for (const tool of tools) {
   assert.equal(tool.inputSchema.type, "object", tool.name);
   // Every tool says what is wrong with arguments that make no sense, and none of them does anything.
-  if (tool.name === "sandbox_list") continue;
+  if (!tool.inputSchema.required) continue;
   for (const args of [{}, { id: 1 }, { id: "../../etc" }, { id: "x".repeat(100000) }, { nosuch: true }]) {
     const text = await call(tool.name, args, true);
     assert.ok(text.length > 10 && text.length < 100500, `${tool.name}: ${text}`);

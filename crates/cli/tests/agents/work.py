@@ -37,15 +37,15 @@ async def run(client, box, cmd, note="look", **more):
 
 
 async def secrets(client, box):
-    assert icebox("secret", "set", "TOKEN", stdin="hush\n").returncode == 0
+    assert icebox("secret", "set", "TOKEN", stdin="hush-4f1c\n").returncode == 0
     listed = icebox("secret", "ls")
-    assert "TOKEN" in listed.stdout and "hush" not in listed.stdout, listed
+    assert "TOKEN" in listed.stdout and "hush-4f1c" not in listed.stdout, listed
     done = await run(client, box, "echo ${TOKEN-none}")
     assert done["stdout"] == "none\n", done
     given = await call(client, "sandbox_secrets", id=box, names=["TOKEN"])
     assert given["names"] == ["TOKEN"], given
-    done = await run(client, box, "echo $TOKEN; grep -rl hush /work /etc /root /home 2>/dev/null")
-    assert done["stdout"] == "hush\n", done
+    done = await run(client, box, "echo $TOKEN; grep -rl hush-4f1c /work /etc /root /home 2>/dev/null")
+    assert done["stdout"] == "hush-4f1c\n", done
 
 
 async def servers(client, box):
@@ -193,10 +193,10 @@ async def work():
     async with adapter() as client:
         box = (await call(client, "sandbox_start", goal="work", name="work"))["id"]
         other = (await call(client, "sandbox_start", goal="work elsewhere"))["id"]
-        for step in (secrets, servers):
-            await step(client, box)
+        # First, for what a box was given goes into its builds, too.
         await builds(client, box, other)
-        for step in (databases, known, words, baseline):
+        await known(client, other)
+        for step in (secrets, servers, databases, words, baseline):
             await step(client, box)
         for each in (box, other):
             await call(client, "sandbox_stop", id=each)

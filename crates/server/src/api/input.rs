@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::App;
 use crate::commands::check::{takes, unfit};
 use crate::commands::{Kind, Trouble};
+use crate::store::cut;
 
 /// The largest body, in bytes.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
@@ -86,11 +87,16 @@ pub(super) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Resul
     })
 }
 
+/// How much is said of what was sent, in characters.
+const SAID: usize = 300;
+
 /// Says which field is wrong and what it takes.
 fn explain(path: &str, error: &serde_json::Error) -> Trouble {
     let said = error.to_string();
     // The position says nothing to somebody whose client made the JSON.
     let said = said.split(" at line ").next().unwrap_or(&said);
+    // It quotes what was sent, however much that was.
+    let said = &*cut(said, SAID);
     if error.is_syntax() || error.is_eof() {
         return Trouble::new(Kind::BadRequest, format!("the body is not JSON: {error}"));
     }

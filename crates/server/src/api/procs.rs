@@ -23,6 +23,7 @@ use crate::commands::{
     Caller, Kind, Look, OutputPiece, OutputRequest, READY_SEC, Readiness, Reading, StreamName,
     Trouble,
 };
+use crate::store::cut;
 
 const WAIT_MAX_SEC: u64 = 300;
 const GRACE_MAX_SEC: u64 = 60;
@@ -201,6 +202,7 @@ fn known(exec_id: &str) -> Result<&str, Trouble> {
     if is_exec_id(exec_id) {
         Ok(exec_id)
     } else {
+        let exec_id = cut(exec_id, 64);
         let text = format!("there is no command `{exec_id}`; an execId is 16 hexadecimal digits");
         Err(Trouble::new(Kind::NotFound, text))
     }

@@ -15,6 +15,7 @@ use crate::driver::{BOXD_PORT, Capabilities};
 use crate::engine::Patience;
 use crate::record::{Service, Size};
 use crate::snapshot::Snapshot;
+use crate::store::cut;
 
 pub use fields::{takes, unfit};
 
@@ -131,7 +132,10 @@ pub fn env(env: &BTreeMap<String, String>) -> Result<(), Trouble> {
         if !is_variable(name) {
             return Err(Trouble::bad(
                 "env",
-                format!("an object whose names are letters, digits and _; `{name}` is none"),
+                format!(
+                    "an object whose names are letters, digits and _; `{}` is none",
+                    cut(name, 64)
+                ),
             ));
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use connectrpc::client::CallOptions;
 use icebox_lifecycle::{BoxId, State};
-use icebox_wire::boxd::{self, InfoRequest, InfoResponse, ProcInfo, Stream};
+use icebox_wire::boxd::{self, InfoRequest, InfoResponse, Stream};
 use icebox_wire::rest::{
     ContainerView, DiskView, FilesystemView, RunningCommandView, RunningView, UsedView,
 };
@@ -35,7 +35,7 @@ const LISTED: usize = 100;
 const MOST: usize = 10_000;
 /// What is measured, in the order in which it is.
 const PARTS: [&str; 4] = ["filesystems", "work", "caches", "temp"];
-/// Where databases say how they are reached.
+/// Where databases say how they are reached; the script looks there.
 const DATABASES: &str = "/work/.sbx/testdb";
 
 /// What is known of a box from inside.
@@ -57,11 +57,18 @@ pub struct Inside {
 #[derive(Default)]
 pub(super) struct Disks(Mutex<HashMap<BoxId, Measuring>>);
 
+/// What the script found.
+#[derive(Clone, Debug, Default)]
+struct Measured {
+    containers: Vec<ContainerView>,
+    disk: Option<DiskView>,
+}
+
 #[derive(Clone)]
 struct Measuring {
     exec_id: String,
     began: Instant,
-    whole: Option<DiskView>,
+    whole: Option<Measured>,
 }
 
 impl Commands {
@@ -72,9 +79,10 @@ impl Commands {
             return Ok(Inside::default());
         }
         let id = view.id();
-        let sizes = async { if disk { self.disk(id).await } else { None } };
-        let (info, procs, databases, disk) =
-            tokio::join!(self.info(id), self.running(id), self.databases(id), sizes);
+        let wait = if disk { DISK_WAIT } else { QUICK };
+        let (info, procs, measured) =
+            tokio::join!(self.info(id), self.running(id), self.measured(id, wait));
+        let measured = measured.unwrap_or_default();
         // A box that stopped running meanwhile is not ill.
         let still = self.0.engine.views().get(id);
         if still.is_none_or(|view| view.sandbox.state != State::Ready) {
@@ -86,9 +94,9 @@ impl Commands {
             boxd_version: info.map(|info| info.version),
             running: procs.map(|commands| RunningView {
                 commands,
-                containers: databases.unwrap_or_default(),
+                containers: measured.containers,
             }),
-            disk,
+            disk: measured.disk.filter(|_| disk),
         })
     }
 
@@ -113,37 +121,10 @@ impl Commands {
         Some(shown.take(LISTED).collect())
     }
 
-    /// The databases that were made with the box's helper, which says in files how they are.
-    async fn databases(&self, id: BoxId) -> Option<Vec<ContainerView>> {
-        let script = format!(
-            ": /work/.psbx-sync/; cd {DATABASES} 2>/dev/null || exit 0; \
-             for file in *.env; do [ -f \"$file\" ] || continue; psbx-testdb status \"${{file%.env}}\"; done"
-        );
-        let proc = self.quietly(id, &script, QUICK).await?;
-        let text = self.written(id, &proc.exec_id).await?;
-        let mut all = Vec::new();
-        for line in text.lines().take(LISTED) {
-            let mut words = line.split('|');
-            if let (Some(name), Some(kind), Some(status), Some(port)) =
-                (words.next(), words.next(), words.next(), words.next())
-            {
-                all.push(ContainerView {
-                    name: name.to_owned(),
-                    image: kind.to_owned(),
-                    status: status.to_owned(),
-                    ports: port.parse().into_iter().collect(),
-                    env_file: Some(format!("{DATABASES}/{name}.env")),
-                });
-            }
-        }
-        Some(all)
-    }
-
-    /// What takes up room: from a look of a moment ago, or measured now as far as the wait allows.
-    async fn disk(&self, id: BoxId) -> Option<DiskView> {
-        let until = Instant::now() + DISK_WAIT;
-        let known = self.0.disks.get(id);
-        let under_way = match known {
+    /// What the script found: a moment ago, or now as far as the wait allows.
+    async fn measured(&self, id: BoxId, wait: Duration) -> Option<Measured> {
+        let until = Instant::now() + wait;
+        let under_way = match self.0.disks.get(id) {
             Some(known) => match known.whole {
                 Some(whole) if known.began.elapsed() < DISK_GOOD => return Some(whole),
                 Some(_) => None,
@@ -170,24 +151,19 @@ impl Commands {
             }
         };
         let text = self.written(id, &exec_id).await?;
-        let mut view = read(&text);
-        view.measured_at = Some(timestamp(self.0.clock.now()));
-        view.measuring = ended.is_none();
-        if ended.is_some() {
-            if view.not_measured.len() == PARTS.len() {
+        let mut measured = read(&text);
+        if let Some(disk) = &mut measured.disk {
+            disk.measured_at = Some(timestamp(self.0.clock.now()));
+            disk.measuring = ended.is_none();
+            if ended.is_some() && disk.not_measured.len() == PARTS.len() {
                 self.0.disks.forget(id);
                 return None;
             }
-            self.0.disks.put(id, &exec_id, Some(view.clone()));
         }
-        Some(view)
-    }
-
-    /// Runs a short script beside all calls.
-    async fn quietly(&self, id: BoxId, script: &str, limit: Duration) -> Option<ProcInfo> {
-        let exec_id = random::hex::<8>();
-        self.begin_quietly(id, &exec_id, script, limit).await?;
-        self.0.boxds.wait(id, &exec_id, limit).await.ok()?
+        if ended.is_some() {
+            self.0.disks.put(id, &exec_id, Some(measured.clone()));
+        }
+        Some(measured)
     }
 
     async fn begin_quietly(
@@ -231,7 +207,7 @@ impl Disks {
         known.get(&id).cloned()
     }
 
-    fn put(&self, id: BoxId, exec_id: &str, whole: Option<DiskView>) {
+    fn put(&self, id: BoxId, exec_id: &str, whole: Option<Measured>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.retain(|_, one| one.began.elapsed() < DISK_LIMIT);
@@ -255,7 +231,8 @@ impl Disks {
 }
 
 /// Reads what the script wrote so far.
-fn read(text: &str) -> DiskView {
+fn read(text: &str) -> Measured {
+    let mut containers = Vec::new();
     let mut view = DiskView {
         not_measured: PARTS.map(str::to_owned).to_vec(),
         ..DiskView::default()
@@ -265,6 +242,7 @@ fn read(text: &str) -> DiskView {
         let (kind, rest) = line.split_once('|').unwrap_or((line, ""));
         match kind {
             "end" => view.not_measured.retain(|part| part != rest),
+            "database" => containers.extend(database(rest)),
             "fs" => {
                 let words: Vec<&str> = rest.splitn(5, '|').collect();
                 if let [device, size, used, free, path] = words[..] {
@@ -303,7 +281,24 @@ fn read(text: &str) -> DiskView {
         list.sort_by(|a, b| b.mb.total_cmp(&a.mb).then_with(|| a.path.cmp(&b.path)));
         list.truncate(LISTED);
     }
-    view
+    containers.truncate(LISTED);
+    Measured {
+        containers,
+        disk: Some(view),
+    }
+}
+
+/// A database that was made with the box's helper, which says how it is.
+fn database(line: &str) -> Option<ContainerView> {
+    let mut words = line.split('|');
+    let (name, kind, status) = (words.next()?, words.next()?, words.next()?);
+    Some(ContainerView {
+        name: name.to_owned(),
+        image: kind.to_owned(),
+        status: status.to_owned(),
+        ports: words.next()?.parse().into_iter().collect(),
+        env_file: Some(format!("{DATABASES}/{name}.env")),
+    })
 }
 
 fn gigabytes(kb: &str) -> f64 {
@@ -325,9 +320,14 @@ mod tests {
 
     #[test]
     fn what_is_known_is_told_and_the_rest_named() {
-        let text = "fs|9|10485760|5242880|5242880|/work\nfs|9|10485760|5242880|5242880|/\nfs|7|1024|0|1024|/tmp\n\
+        let text = "database|main|postgres|running|5432\nfs|9|10485760|5242880|5242880|/work\nfs|9|10485760|5242880|5242880|/\nfs|7|1024|0|1024|/tmp\n\
                     end|filesystems\nwork|100|/work/a\nwork|2048|/work/b|c\nend|work\ncaches|1|/root/.npm\n";
-        let view = read(text);
+        let Measured { containers, disk } = read(text);
+        assert_eq!(
+            (&*containers[0].name, &*containers[0].ports),
+            ("main", &[5432][..])
+        );
+        let view = disk.unwrap();
         assert_eq!(view.not_measured, ["caches", "temp"]);
         assert_eq!(view.filesystems[0].size_gb, Some(10.0));
         assert_eq!(view.filesystems[1].same_as.as_deref(), Some("/work"));
@@ -339,6 +339,7 @@ mod tests {
             .collect();
         assert_eq!(work, [("/work/b|c", 2.0), ("/work/a", 0.0)]);
         assert_eq!(view.caches.len(), 1);
-        assert_eq!(read("nonsense\n|\n").not_measured.len(), PARTS.len());
+        let nothing = read("nonsense\n|\n").disk.unwrap();
+        assert_eq!(nothing.not_measured.len(), PARTS.len());
     }
 }

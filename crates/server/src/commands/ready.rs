@@ -20,6 +20,8 @@ pub const READY_SEC: u32 = 60;
 const READY_LOG_LEN: usize = 1_000;
 /// How often a port is tried.
 const KNOCK: Duration = Duration::from_millis(100);
+/// How long a single look may take.
+const ONE_LOOK: Duration = Duration::from_secs(1);
 /// How long one question waits for more output.
 const LISTEN: Duration = Duration::from_secs(20);
 /// The most that is read at a time, in bytes.
@@ -88,7 +90,8 @@ impl Commands {
         when: &Readiness,
         wait: Duration,
     ) -> Result<bool, Trouble> {
-        let until = Instant::now() + wait;
+        // Even without any wait there is one look.
+        let until = Instant::now() + wait.max(ONE_LOOK);
         let up = async {
             tokio::try_join!(
                 self.port_opens(id, when.port),

@@ -177,7 +177,7 @@ impl Commands {
                 let saved = self.engine().save(new.clone()).await;
                 match saved.map_err(|error| ask(error, id))? {
                     Saved::Wait(view) => self.change_after(&view).await,
-                    done => return Ok(done),
+                    done @ (Saved::Made(_) | Saved::Failed(_)) => return Ok(done),
                 }
             }
         };

@@ -184,15 +184,10 @@ impl Commands {
         };
         let commands = self.clone();
         let pump = tokio::spawn(async move {
-            loop {
-                match stream.message().await {
-                    Ok(Some(message)) => {
-                        let message = message.to_owned_message();
-                        if !tell(event(&message.event), &say).await {
-                            return;
-                        }
-                    }
-                    Ok(None) | Err(_) => break,
+            while let Ok(Some(message)) = stream.message().await {
+                let message = message.to_owned_message();
+                if !tell(event(&message.event), &say).await {
+                    return;
                 }
             }
             commands.follow_shell(&shell, &say).await;

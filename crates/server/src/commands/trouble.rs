@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::room;
 use crate::engine::{AskError, View};
 use crate::random;
+use crate::store::cut;
 
 /// The kinds of trouble, by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Trouble {
     pub retry_after_sec: Option<u32>,
 }
 
+/// How much of a name that means nothing is shown, in characters.
+const SHOWN: usize = 64;
 /// When to come back after a wake that failed.
 const RETRY_WAKE_SEC: u32 = 5;
 /// When to come back after a freeze that failed.
@@ -132,6 +135,7 @@ impl Trouble {
     /// No such box, or somebody else's.
     #[must_use]
     pub fn no_such_box(id: &str) -> Self {
+        let id = cut(id, SHOWN);
         Self::new(Kind::NotFound, format!("there is no box `{id}`"))
     }
 

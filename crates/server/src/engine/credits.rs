@@ -372,7 +372,7 @@ mod tests {
     use icebox_lifecycle::{Outcome, Policy, State};
 
     use super::super::inbox::{self, Message, NewBox};
-    use super::super::{Counters, Parts};
+    use super::super::{Parts, Shown};
     use super::*;
     use crate::boxd::Boxds;
     use crate::clock::Clock;
@@ -401,11 +401,7 @@ mod tests {
             parts,
             tokio::runtime::Handle::current(),
             sender,
-            Arc::default(),
-            Arc::default(),
-            Arc::default(),
-            Arc::default(),
-            Arc::new(Counters::default()),
+            Shown::default(),
         );
         for account in core.store.accounts().unwrap() {
             core.billing.accounts.put(account.into());

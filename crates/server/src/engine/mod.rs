@@ -127,28 +127,25 @@ impl Counters {
     }
 }
 
+/// What the engine shows and others read.
+#[derive(Clone, Default)]
+struct Shown {
+    views: Arc<Views>,
+    accounts: Arc<Accounts>,
+    snapshots: Arc<Snapshots>,
+    ends: Arc<Ends>,
+    counters: Arc<Counters>,
+}
+
 impl Engine {
     /// Loads the records, asks the driver what exists, lets the boxes take notice of it, and starts the loop.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let (inbox, receiver) = inbox::channel();
-        let counters = Arc::new(Counters::default());
-        let views = Arc::new(Views::default());
-        let ends = Arc::new(Ends::default());
-        let accounts = Arc::new(Accounts::default());
-        let snapshots = Arc::new(Snapshots::default());
+        let shown = Shown::default();
         let seen = parts.driver.list().await.map_err(StartError::List)?;
         let saved = parts.driver.snapshots().await.map_err(StartError::List)?;
         let runtime = tokio::runtime::Handle::current();
-        let core = turn::Core::new(
-            parts,
-            runtime,
-            inbox.clone(),
-            Arc::clone(&views),
-            Arc::clone(&accounts),
-            Arc::clone(&snapshots),
-            Arc::clone(&ends),
-            Arc::clone(&counters),
-        );
+        let core = turn::Core::new(parts, runtime, inbox.clone(), shown.clone());
         let (ready, started) = oneshot::channel();
         let work = move || {
             let mut core = core;
@@ -169,6 +166,13 @@ impl Engine {
             .map_err(StartError::Thread)?;
         let gone = |_| StartError::Thread(std::io::Error::other("it ended at once"));
         let orphans = started.await.map_err(gone)??;
+        let Shown {
+            views,
+            accounts,
+            snapshots,
+            ends,
+            counters,
+        } = shown;
         Ok(Self {
             inbox,
             views,

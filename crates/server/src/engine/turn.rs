@@ -13,7 +13,6 @@ use icebox_lifecycle::{
 };
 use tokio::runtime::Handle;
 
-use super::accounts::Accounts;
 use super::credits::{Billing, Books};
 use super::deadlines::Deadlines;
 use super::effects::Effects;
@@ -25,10 +24,9 @@ use super::views::Views;
 use super::warm::Warm;
 use super::watch::Watches;
 use super::work::{Work, deadline};
-use super::{Counters, Parts};
+use super::{Counters, Parts, Shown};
 use crate::clock::Clock;
 use crate::shared::Shared;
-use crate::snapshot::Snapshots;
 use crate::store::{HistoryStep, Store, StoreError};
 
 /// Boxes whose deadlines are looked at in one turn, so that a flood of them does not hold up what comes in.
@@ -101,16 +99,14 @@ pub(super) struct Waiting {
 }
 
 impl Core {
-    pub(super) fn new(
-        parts: Parts,
-        runtime: Handle,
-        inbox: Sender,
-        views: Arc<Views>,
-        accounts: Arc<Accounts>,
-        snapshots: Arc<Snapshots>,
-        ends: Arc<Ends>,
-        counters: Arc<Counters>,
-    ) -> Self {
+    pub(super) fn new(parts: Parts, runtime: Handle, inbox: Sender, shown: Shown) -> Self {
+        let Shown {
+            views,
+            accounts,
+            snapshots,
+            ends,
+            counters,
+        } = shown;
         let now = parts.clock.now();
         let rooms = Rooms::new(&parts.limits, &parts.driver.capabilities());
         let effects = Effects::new(

@@ -101,6 +101,7 @@ async fn secrets_of_another_account_are_none_and_bad_ones_are_refused() {
         .expect(200);
     let id = rig.ready_box().await;
     let stranger = rig.other_account().await;
+    let client = rig.client();
     let listed = stranger
         .call(Method::GET, "/v1/secrets", None)
         .await

@@ -75,11 +75,10 @@ async fn a_program_that_ends_first_says_how_and_what_it_wrote() {
 }
 
 #[tokio::test]
-async fn a_line_is_found_however_long_the_output() {
+async fn a_text_is_found_in_the_middle_of_a_long_line() {
     let rig = Rig::new().await;
     let agent = Agent::new(&rig, "one");
     let id = agent.start().await;
-    // Longer than one piece: the text lies over the border of two.
     let text = format!("echo {}ready{}", "x".repeat(60_000), "y".repeat(60_000));
     let run = background(&id, &text, json!({"readyLog": "xready"}));
     assert_eq!(agent.works("sandbox_exec", run).await["ready"], true);

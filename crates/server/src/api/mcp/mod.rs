@@ -45,7 +45,8 @@ const INSTRUCTIONS: &str = "\
 Boxes are isolated Linux computers that belong to your account. Look at sandbox_list before you start one. A box that nobody \
 uses for 10 minutes freezes with its memory; any call that needs it wakes it where it was. A frozen box is stopped for good \
 24 h later: keep what matters elsewhere, and stop boxes you are done with. Commands run on when a call ends early. Lines \
-under a result are for you: read them.";
+under a result are for you: read them; \
+`fromHuman` is what a person asks of you.";
 
 /// The MCP server.
 #[derive(Clone)]

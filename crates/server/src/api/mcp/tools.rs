@@ -17,6 +17,7 @@ use crate::api::input::arguments;
 use crate::api::{App, view};
 use crate::commands::check::{is_exec_id, takes, unfit};
 use crate::commands::{Caller, Kind, Readiness, Trouble};
+use crate::store::cut;
 
 /// What a tool call came to: the fields of its result.
 pub(super) type Outcome = Result<JsonObject, Trouble>;
@@ -332,7 +333,7 @@ fn required(bg_id: Option<&str>) -> Result<&str, Trouble> {
         Some(id) if is_exec_id(id) => Ok(id),
         Some(id) => Err(Trouble::new(
             Kind::NotFound,
-            format!("bgId not found: `{id}` is no id of a command"),
+            format!("bgId not found: `{}` is no id of a command", cut(id, 64)),
         )),
     }
 }

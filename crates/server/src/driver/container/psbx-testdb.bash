@@ -69,10 +69,14 @@ field() { cat "$HOME_OF_ALL/$1/$2" 2>/dev/null; }
 
 # Whether the server that its file of a process names runs, and is that server.
 is_running() {
-	local pid
-	pid=$(head -n 1 "$HOME_OF_ALL/$1/server.pid" 2>/dev/null) || return 1
-	# Both kinds work in the folder of their data.
-	[ -n "$pid" ] && [ "$(readlink "/proc/$pid/cwd" 2>/dev/null)" = "$HOME_OF_ALL/$1/data" ]
+	local pid words
+	pid=$(head -n 1 "$HOME_OF_ALL/$1/server.pid" 2>/dev/null)
+	[ -n "$pid" ] && words=$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") || return 1
+	# Postgres names its folder, Redis its address.
+	case $words in
+	*" $HOME_OF_ALL/$1/data "* | *"127.0.0.1:$(field "$1" port)"*) return 0 ;;
+	*) return 1 ;;
+	esac
 }
 
 show() {
@@ -163,12 +167,12 @@ start() {
 stop() {
 	local pid tries
 	show "$1" >/dev/null || exit 1
-	if ! is_running "$1"; then return; fi
+	if ! is_running "$1"; then return 0; fi
 	pid=$(head -n 1 "$HOME_OF_ALL/$1/server.pid")
 	# Postgres: break connections off, but end cleanly.
 	kill -INT "$pid" 2>/dev/null
 	for ((tries = 0; tries < 300; tries++)); do
-		is_running "$1" || return
+		is_running "$1" || return 0
 		sleep 0.1
 	done
 	kill -KILL "$pid" 2>/dev/null

@@ -224,7 +224,7 @@ fn require_room(files: &Path, paths: &Paths) -> Result<u64, Trouble> {
 fn shares(paths: &Paths) -> bool {
     const BTRFS: u64 = 0x9123_683e;
     const XFS: u64 = 0x5846_5342;
-    let kind = rustix::fs::statfs(&paths.snapshots()).map(|stat| u64::try_from(stat.f_type));
+    let kind = rustix::fs::statfs(paths.snapshots()).map(|stat| u64::try_from(stat.f_type));
     matches!(kind, Ok(Ok(BTRFS | XFS)))
 }
 
