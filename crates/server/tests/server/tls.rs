@@ -277,11 +277,9 @@ async fn a_certificate_in_files_is_read_again_when_it_changes() {
     let rig = Rig::over_tls(files).await;
     let shown = async || {
         let mut roots = RootCertStore::empty();
-        for pem in [&cert] {
-            roots
-                .add(CertificateDer::from_pem_file(pem).unwrap())
-                .unwrap();
-        }
+        roots
+            .add(CertificateDer::from_pem_file(&cert).unwrap())
+            .unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
