@@ -1,7 +1,7 @@
 // What a box is doing, and what the rules will do with it, in the words of the page. Knows no rule: the server's forecasts
 // say it all. Owns which label a box has, in which section it stands, and what is an estimate.
 
-import { distance, moment, span, within } from './time';
+import { ago, distance, moment, span, within } from './time';
 import type { Box, Hold } from './types';
 import type { Words } from './words';
 
@@ -145,10 +145,7 @@ export function reasons(box: Box, now: number, words: Words): Reason[] {
 		case 'takeover': {
 			const holds = box.freeze?.blockedBy ?? [];
 			told.push(...holds.map((held) => hold(held, now, words)));
-			if (holds.length === 0) {
-				const unused = unusedSec(box, now);
-				told.push({ text: unused < 5 ? words.quietNow : words.quiet(words.ago(span(unused, words))) });
-			}
+			if (holds.length === 0) told.push({ text: words.quiet(ago(box.lastUsedAt, now, words)) });
 			break;
 		}
 		case 'frozen':

@@ -199,7 +199,7 @@ const Row = memo(function Row({ box }: { box: Box }) {
 			</div>
 			<div class="when">
 				<span class="unused">
-					{isEnded(box) ? box.statusReason && w.reason(box.statusReason) : unused < 5 ? w.inUse : w.unused(span(unused, w))}
+					{isEnded(box) ? box.statusReason && w.reason(box.statusReason) : isInUse(box) ? w.inUse : unused < 5 ? w.justNow : w.unused(span(unused, w))}
 				</span>
 				{outlook(box, at, w).map((line, index, all) => (
 					<span key={index} class={soon && index === all.length - 1 ? 'soon' : undefined}>

@@ -130,7 +130,6 @@ export const en = {
 	untilEnds: 'until that ends',
 	countsUntil: (at: string) => `this counts until ${at}`,
 	quiet: (span: string) => `Nothing holds it. It was last used ${span} and stays awake for a while, in case somebody goes on.`,
-	quietNow: 'It is in use right now.',
 	neverFreezes: 'It does not freeze by itself.',
 	starting: 'It is being started.',
 	freezing: 'It is being frozen. A call that comes now waits for that, then wakes it.',

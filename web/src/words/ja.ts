@@ -140,7 +140,6 @@ export const ja: Words = {
 	untilEnds: 'それが終わるまで',
 	countsUntil: (at) => `${at} まで数えます`,
 	quiet: (span) => `今は何も起こしていません。最後に使われたのは${span}で、続きに備えてしばらく起きています。`,
-	quietNow: '今、使われています。',
 	neverFreezes: '自動では凍結しません。',
 	starting: '起動しています。',
 	freezing: '凍結しています。今届いた呼び出しは凍結を待ってから復帰させます。',
