@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use icebox_lifecycle::BoxId;
 use icebox_server::boxd::Boxds;
-use icebox_server::driver::Driver;
 use icebox_server::driver::conformance::{self, Inside, Subject};
 use icebox_server::driver::container::ContainerDriver;
 use icebox_wire::boxd::ExecRequest;
