@@ -13,7 +13,7 @@ use icebox_wire::boxd;
 use icebox_wire::rest::ProcView;
 use tokio::time::Instant;
 
-use super::exec::{QUICK, proc_view, said};
+use super::exec::{QUICK, is_own, proc_view, said};
 use super::output::{OutputRequest, StreamName, gap};
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, wait};
@@ -94,6 +94,7 @@ impl Commands {
         let now_ms = crate::clock::machine_now().0;
         let views = procs
             .iter()
+            .filter(|proc| !is_own(proc))
             .map(|proc| proc_view(view.id(), proc, now_ms))
             .collect();
         Ok(Some(views))
