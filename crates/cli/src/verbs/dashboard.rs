@@ -45,7 +45,7 @@ impl Dashboard {
         let link: SignInLink = answer.read()?;
         let until = Now::here().at(link.expires_at);
         printer::note(&format!(
-            "icebox: this link signs one browser in, until {until}"
+            "icebox: this link signs one browser in, and is good until {until}"
         ));
         printer::line(&link.url)?;
         if !self.no_open {

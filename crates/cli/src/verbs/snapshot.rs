@@ -18,6 +18,13 @@ use crate::text::bytes;
 /// A snapshot keeps a box's files and, where it can, its memory. It outlives the box; `icebox start --snapshot` begins a
 /// new box with it.
 #[derive(Args)]
+#[command(disable_help_subcommand = true)]
+#[command(after_help = "\
+Examples:
+  icebox snapshot new web --name ready-to-test
+  icebox snapshot ls
+  icebox start --snapshot ready-to-test   a new box that goes on from there
+  icebox snapshot rm ready-to-test")]
 pub(crate) struct Snapshot {
     #[command(subcommand)]
     what: What,

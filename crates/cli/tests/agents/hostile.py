@@ -82,6 +82,7 @@ def every_tool(box):
         "sandbox_status": {"id": box},
         "sandbox_list": {},
         "sandbox_say": {"id": box, "text": "x"},
+        "sandbox_fork": {"id": "nosuch"},
         "sandbox_freeze": {"id": "nosuch"},
         "sandbox_wake": {"id": "nosuch"},
         "sandbox_stop": {"id": "nosuch"},
