@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, TlsConfig};
+use crate::whole_file;
 
 /// The file in the data folder.
 const FILE: &str = "url";
@@ -43,9 +44,8 @@ impl FoundAt {
 
     /// Notes it. Without the note programs look where servers usually are.
     pub fn write(&self) {
-        let fresh = self.path.with_extension("new");
-        let written = std::fs::write(&fresh, format!("{}\n", self.url))
-            .and_then(|()| std::fs::rename(&fresh, &self.path));
+        let text = format!("{}\n", self.url);
+        let written = whole_file::write(&self.path, text.as_bytes(), 0o644);
         if let Err(error) = written {
             tracing::warn!(%error, path = %self.path.display(), "the address is not noted");
         }

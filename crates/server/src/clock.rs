@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use icebox_lifecycle::Time;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How long is slept at most before the clock is looked at again: a host that slept wakes with another time.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -110,6 +111,17 @@ impl Clock {
 #[must_use]
 pub fn machine_now() -> Time {
     Time(wall_ms())
+}
+
+/// The monotonic clock: for waits, and for how old an answer is, within one run of the server. No rule depends on it, and
+/// a test clock does not move it.
+#[must_use]
+pub fn monotonic_now() -> Instant {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place where time is read"
+    )]
+    Instant::now()
 }
 
 fn wall_ms() -> i64 {

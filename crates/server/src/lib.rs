@@ -23,6 +23,7 @@ pub mod tls;
 pub mod usage;
 pub mod vault;
 pub mod webhooks;
+mod whole_file;
 
 use std::future::Future;
 use std::sync::Arc;

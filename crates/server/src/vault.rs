@@ -5,13 +5,12 @@
 //! it, so that a value cannot be passed off as another one.
 
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::random;
+use crate::{random, whole_file};
 
 /// The key's file in the data folder.
 pub const KEY_FILE: &str = "secrets.key";
@@ -100,26 +99,10 @@ fn read_or_make(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     }
 }
 
-/// Writes a new key under another name first, so that a crash leaves a whole file or none.
+/// Makes a key, which is durable before anything can be sealed with it.
 fn make(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     let key = random::bytes::<KEY_LEN>();
-    let fresh = path.with_extension("new");
-    match std::fs::remove_file(&fresh) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)?;
-    // A value may be sealed next, and must not outlive its key.
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::File::open(folder)?.sync_all()?;
+    whole_file::write(path, &key, 0o600)?;
     Ok(key)
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::exec::{CMD_SHOWN, is_own};
 use super::trouble::timestamp;
 use super::{Caller, Commands, Trouble};
+use crate::clock::{machine_now, monotonic_now};
 use crate::random;
 
 const SCRIPT: &str = include_str!("inside/disk.bash");
@@ -110,7 +111,7 @@ impl Commands {
     async fn running(&self, id: BoxId) -> Option<Vec<RunningCommandView>> {
         let procs = tokio::time::timeout(QUICK, self.0.boxds.procs(id)).await;
         let procs = procs.ok()?.ok()?;
-        let now_ms = crate::clock::machine_now().0;
+        let now_ms = machine_now().0;
         let running = procs.iter().filter(|proc| proc.running && !is_own(proc));
         let shown = running.map(|proc| RunningCommandView {
             exec_id: proc.exec_id.clone(),
@@ -123,10 +124,12 @@ impl Commands {
 
     /// What the script found: a moment ago, or now as far as the wait allows.
     async fn measured(&self, id: BoxId, wait: Duration) -> Option<Measured> {
-        let until = Instant::now() + wait;
+        let until = monotonic_now() + wait;
         let under_way = match self.0.disks.get(id) {
             Some(known) => match known.whole {
-                Some(whole) if known.began.elapsed() < DISK_GOOD => return Some(whole),
+                Some(whole) if monotonic_now().duration_since(known.began) < DISK_GOOD => {
+                    return Some(whole);
+                }
                 Some(_) => None,
                 None => Some(known.exec_id),
             },
@@ -141,7 +144,7 @@ impl Commands {
                 exec_id
             }
         };
-        let left = until.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(monotonic_now());
         let ended = match self.0.boxds.wait(id, &exec_id, left).await {
             Ok(ended) => ended,
             Err(_) => {
@@ -210,14 +213,14 @@ impl Disks {
     fn put(&self, id: BoxId, exec_id: &str, whole: Option<Measured>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
-            known.retain(|_, one| one.began.elapsed() < DISK_LIMIT);
+            known.retain(|_, one| monotonic_now().duration_since(one.began) < DISK_LIMIT);
         }
         if known.len() < MOST {
             known.insert(
                 id,
                 Measuring {
                     exec_id: exec_id.to_owned(),
-                    began: Instant::now(),
+                    began: monotonic_now(),
                     whole,
                 },
             );

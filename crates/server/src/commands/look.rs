@@ -17,6 +17,7 @@ use super::exec::{QUICK, is_own, proc_view, said};
 use super::output::{OutputRequest, StreamName, gap};
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, wait};
+use crate::clock::{machine_now, monotonic_now};
 use crate::engine::View;
 
 /// How long an answer is good for the next viewer.
@@ -60,7 +61,7 @@ pub(super) struct Looks(Mutex<HashMap<(BoxId, Question), (Instant, Slot)>>);
 impl Looks {
     /// The place for the answer to a question; old ones make room.
     fn slot(&self, id: BoxId, question: Question) -> Slot {
-        let now = Instant::now();
+        let now = monotonic_now();
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() >= MOST {
             slots.retain(|_, (used, _)| now.duration_since(*used) < FRESH);
@@ -91,7 +92,7 @@ impl Commands {
         let Seen::Procs(procs) = seen else {
             return Ok(None);
         };
-        let now_ms = crate::clock::machine_now().0;
+        let now_ms = machine_now().0;
         let views = procs
             .iter()
             .filter(|proc| !is_own(proc))
@@ -122,7 +123,7 @@ impl Commands {
         let slot = self.0.looks.slot(view.id(), question.clone());
         let mut slot = slot.lock().await;
         if let Some((at, seen)) = &*slot
-            && at.elapsed() < FRESH
+            && monotonic_now().duration_since(*at) < FRESH
         {
             return Ok(Some(seen.clone()));
         }
@@ -134,7 +135,7 @@ impl Commands {
         };
         match asked {
             Ok(seen) => {
-                *slot = Some((Instant::now(), seen.clone()));
+                *slot = Some((monotonic_now(), seen.clone()));
                 Ok(Some(seen))
             }
             Err(trouble) if trouble.kind == Kind::Internal => {

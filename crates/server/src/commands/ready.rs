@@ -6,12 +6,12 @@ use std::time::Duration;
 use connectrpc::client::CallOptions;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::{self, OutputResponse, Stream};
-use tokio::time::Instant;
 
 use super::exec::QUICK;
 use super::jobs::Waited;
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, check};
+use crate::clock::monotonic_now;
 use crate::engine::CallUnderWay;
 
 /// How long to wait when the caller does not say, in seconds.
@@ -91,7 +91,7 @@ impl Commands {
         wait: Duration,
     ) -> Result<bool, Trouble> {
         // Even without any wait there is one look.
-        let until = Instant::now() + wait.max(ONE_LOOK);
+        let until = monotonic_now() + wait.max(ONE_LOOK);
         let up = async {
             tokio::try_join!(
                 self.port_opens(id, when.port),
@@ -100,7 +100,7 @@ impl Commands {
         };
         let ends = async {
             loop {
-                let left = until.saturating_duration_since(Instant::now());
+                let left = until.saturating_duration_since(monotonic_now());
                 let ended = self.waited(call, id, exec_id, left).await?;
                 if !ended.proc.running {
                     return Ok::<_, Trouble>(ended);

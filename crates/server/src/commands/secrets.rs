@@ -160,6 +160,23 @@ impl Commands {
         Ok(())
     }
 
+    /// Gives a box what another was given, as it has it.
+    pub(super) async fn pass_on(&self, from: BoxId, to: BoxId) -> Result<(), Trouble> {
+        if !self.0.keep.given.has(from) {
+            return Ok(());
+        }
+        let rows = self.beside(move |beside| beside.given(from)).await?;
+        let mut gift = Gift {
+            values: Vec::with_capacity(rows.secrets.len()),
+            environment: rows.environment,
+        };
+        for (name, sealed) in rows.secrets {
+            let value = self.opened(&of_box(from, &name), &sealed)?;
+            gift.values.push((name, value));
+        }
+        self.hand_over(to, gift).await
+    }
+
     /// Takes it back from a box that did not come to be.
     pub(super) async fn take_back(&self, id: BoxId) {
         if self.0.keep.given.remove(id)

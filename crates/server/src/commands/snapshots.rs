@@ -127,12 +127,13 @@ impl Commands {
                 })),
                 ..snapshot.record.clone()
             };
-            self.start_described(NewBox {
+            let new = NewBox {
                 id: random::box_id(),
                 record,
                 policy: policy(anew((*view.sandbox.policy).clone(), self)),
                 agent: caller.agent.clone(),
-            })
+            };
+            self.start_fork(view.id(), new)
         });
         let forks = join_all(forks).await;
         let removed = self.engine().unsave(snapshot.id).await;
@@ -140,6 +141,17 @@ impl Commands {
             tracing::warn!(id = %snapshot.id, %error, "a fork's snapshot stays until the next start");
         }
         Ok(forks)
+    }
+
+    /// Starts a fork, which has the secrets and the environment of the box it is of.
+    async fn start_fork(&self, of: BoxId, new: NewBox) -> Result<Arc<View>, Trouble> {
+        let id = new.id;
+        self.pass_on(of, id).await?;
+        let started = self.start_described(new).await;
+        if started.is_err() && self.engine().views().get(id).is_none() {
+            self.take_back(id).await;
+        }
+        started
     }
 
     /// What a start from a snapshot begins with: the snapshot, and whether with its memory.

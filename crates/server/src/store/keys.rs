@@ -2,8 +2,6 @@
 //! enough, and looking a hash up leaks nothing of use. The plain text exists only in the admin's key file.
 
 use std::collections::HashMap;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -14,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Store, StoreError};
 use crate::random;
 use crate::record::AccountId;
+use crate::whole_file;
 
 /// The admin key's file name in the data folder.
 pub const ADMIN_KEY_FILE: &str = "admin.key";
@@ -133,7 +132,7 @@ impl Store {
             Some(key) => key,
             None => {
                 let (key, _) = Keys::fresh();
-                write_key(&path, &key).map_err(wrong)?;
+                whole_file::write(&path, format!("{key}\n").as_bytes(), 0o600).map_err(wrong)?;
                 key
             }
         };
@@ -143,24 +142,6 @@ impl Store {
             of_file: hash(&key),
         })
     }
-}
-
-/// Writes the key under another name first, so that a crash leaves a whole file or none.
-fn write_key(path: &Path, key: &str) -> std::io::Result<()> {
-    let fresh = path.with_extension("new");
-    if let Err(error) = std::fs::remove_file(&fresh)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh)?;
-    writeln!(file, "{key}")?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)
 }
 
 fn enroll(db: &mut Connection, key: &str, now: Time) -> rusqlite::Result<()> {

@@ -1,9 +1,7 @@
 //! The server's own authority: made at the first start with `local_ca`, kept in the data folder, trusted by whoever wants
 //! to. Owns what its certificates say. It can vouch for this server's names alone, whoever gets hold of its key.
 
-use std::io::Write as _;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +22,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::files::cannot_use;
 use super::names::Names;
 use super::{TlsError, provider};
-use crate::random;
+use crate::{random, whole_file};
 
 /// Its certificate's file.
 pub(super) const CERTIFICATE: &str = "ca.pem";
@@ -70,8 +68,10 @@ impl Authority {
             Err(why) => why,
         };
         let made = make(&names, now)?;
-        keep(&key, &made.key.serialize_pem(), 0o600)?;
-        keep(&certificate, &made.pem, 0o644)?;
+        whole_file::write(&key, made.key.serialize_pem().as_bytes(), 0o600)
+            .map_err(cannot_use(&key))?;
+        whole_file::write(&certificate, made.pem.as_bytes(), 0o644)
+            .map_err(cannot_use(&certificate))?;
         tracing::warn!(
             path = %certificate.display(), why,
             "made a certificate authority of this server's own; `icebox tls ca` says how to trust it"
@@ -233,25 +233,4 @@ fn read(path: &PathBuf) -> Result<Option<String>, TlsError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(cannot_use(path)(error)),
     }
-}
-
-/// Writes a file under another name first, so that a crash leaves a whole one or none.
-fn keep(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
-    let write = || {
-        let fresh = path.with_extension("new");
-        if let Err(error) = std::fs::remove_file(&fresh)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, path)
-    };
-    write().map_err(cannot_use(path))
 }

@@ -64,6 +64,13 @@ async fn secrets_are_variables_of_the_boxes_that_got_them_and_shown_to_nobody() 
         .await
         .expect(200);
     assert_eq!(variable(&agent, id, "TOKEN").await, value);
+    // So has a fork of it.
+    let path = format!("/v1/boxes/{id}/fork");
+    let forked = client.post(&path, json!({}));
+    let forked = forked.await.expect(201);
+    let fork = forked["forks"][0]["box"]["id"].as_str().unwrap();
+    assert_eq!(variable(&agent, fork, "TOKEN").await, value);
+    assert_eq!(variable(&agent, fork, "OTHER").await, "x");
     client
         .call(Method::DELETE, "/v1/secrets/OTHER", None)
         .await

@@ -87,6 +87,16 @@ enum Trouble {
     Gone(String),
 }
 
+impl Trouble {
+    /// A file that could not be written; `full` says it when the disk is.
+    fn of_disk(what: &'static str, source: io::Error, full: fn(&str) -> Self) -> Self {
+        if source.kind() == io::ErrorKind::StorageFull {
+            return full(&source.to_string());
+        }
+        Self::Io { what, source }
+    }
+}
+
 impl From<Trouble> for DriverError {
     fn from(trouble: Trouble) -> Self {
         match trouble {

@@ -229,13 +229,7 @@ fn shares(paths: &Paths) -> bool {
 }
 
 fn no_room_or(what: &'static str, error: io::Error) -> Trouble {
-    if error.kind() == io::ErrorKind::StorageFull {
-        return disk_full(&error.to_string());
-    }
-    Trouble::Io {
-        what,
-        source: error,
-    }
+    Trouble::of_disk(what, error, disk_full)
 }
 
 fn disk_full(detail: &str) -> Trouble {
