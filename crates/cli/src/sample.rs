@@ -29,6 +29,7 @@ pub(crate) fn ready() -> BoxView {
         scene_url: None,
         web_url: None,
         private: None,
+        egress: None,
         environment: None,
         running: None,
         disk: None,

@@ -43,6 +43,8 @@ pub enum Ask {
     SetPolicy(Box<Policy>),
     /// [`Command::Keep`].
     Keep(bool),
+    /// [`Command::Reach`].
+    Reach,
     /// [`Command::Save`].
     Save {
         /// With its memory.
@@ -64,6 +66,7 @@ impl From<&Command> for Ask {
             Command::Restore => Self::Restore,
             Command::SetPolicy(policy) => Self::SetPolicy(policy.clone()),
             Command::Keep(keep) => Self::Keep(*keep),
+            Command::Reach => Self::Reach,
             Command::Save(save) => Self::Save {
                 memory: save.memory,
             },
@@ -158,6 +161,7 @@ impl Sandbox {
             Ask::Restore => self.admit_restore(now),
             Ask::SetPolicy(policy) => self.admit_policy(now, policy),
             Ask::Keep(keep) => self.admit_keep(now, *keep),
+            Ask::Reach => self.live(now).map(|()| Admission::Accept),
             Ask::Save { memory } => saving::admit(self, now, *memory),
         };
         decided.unwrap_or_else(Admission::Refuse)

@@ -61,6 +61,9 @@ pub enum Effect {
         /// The good copy whose memory goes with it.
         copy: Option<CopyId>,
     },
+    /// Let a running box reach outside what its record says by now, and nothing else. Without an answer: who asked hears how
+    /// it went, and when the box next boots or is released it has what its record says anyway.
+    Reach,
     /// Stop a recording without uploading it (4.4).
     StopRecording,
     /// Freeze the attached phones first (4.2, 14.4).
@@ -80,6 +83,7 @@ impl Effect {
             | Self::Destroy { op, .. } => Some(*op),
             Self::DropCopy { .. }
             | Self::Save { .. }
+            | Self::Reach
             | Self::StopRecording
             | Self::FreezePhones => None,
         }

@@ -149,6 +149,8 @@ pub enum Command {
     SetPolicy(Box<Policy>),
     /// Pin against the sleep TTL, or let go (13.5).
     Keep(bool),
+    /// What it may reach outside has changed, as its record says. It is not use, and wakes nothing (3.5).
+    Reach,
     /// Make a snapshot of it. It stands still for that, and goes on by itself if it ran.
     Save(Save),
 }

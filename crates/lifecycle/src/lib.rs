@@ -18,6 +18,7 @@ mod invariant;
 mod observed;
 mod outcome;
 pub mod policy;
+mod reaching;
 pub mod rules;
 pub mod sandbox;
 mod saving;

@@ -9,7 +9,7 @@ use crate::sandbox::Sandbox;
 use crate::state::{End, FreezeCause};
 use crate::time::{Ms, Time};
 use crate::turn::Turn;
-use crate::{observed, outcome, saving};
+use crate::{observed, outcome, reaching, saving};
 
 /// How many clocks may strike in one step. Each strike moves the box on, so a handful is the most there can be.
 const MOST_STRIKES: usize = 16;
@@ -128,6 +128,7 @@ fn command_given(turn: &mut Turn<'_>, command: Command) {
             turn.sb.keep = keep;
             turn.promise();
         }
+        Command::Reach => reaching::changed(turn),
         Command::Save(save) => saving::asked(turn, save),
     }
 }

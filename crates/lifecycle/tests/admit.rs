@@ -32,6 +32,7 @@ fn asks() -> Vec<(Ask, Option<Command>)> {
         command(Command::Restore),
         command(Command::SetPolicy(Box::new(other))),
         command(Command::Keep(true)),
+        command(Command::Reach),
         command(save(true)),
         command(save(false)),
     ]
@@ -40,29 +41,29 @@ fn asks() -> Vec<(Ask, Option<Command>)> {
 /// One line a state. `+` go ahead, `=` already so, `~` wait, and the letter of a refusal: `$` credits, `G`one,
 /// `I`nterrupted, `L`ate, `N`othing to restore, `T`aken over, `H`eld, `P`aused, no `M`emory.
 const TABLE: &str = "
-                       get read wakes acts writes freeze pause wake cold stop restore policy keep save files
-starting                +   +    +     +    +      ~       ~    =    ~    +    =       +      +    ~    ~
-starting-files          +   +    +     +    +      ~       ~    =    =    +    =       +      +    ~    ~
-ready                   +   +    +     +    +      +       +    =    =    +    =       +      +    +    +
-ready-taken-over        +   +    +     +    T      H       +    =    =    +    =       +      +    +    +
-ready-calls             +   +    +     +    +      H       +    =    =    +    =       +      +    +    +
-ready-no-credits        +   +    $     $    $      +       +    =    =    +    =       +      +    +    +
-freezing                +   +    +     +    +      =       =    +    ~    +    +       +      +    +    +
-freezing-wake           +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +    +
-freezing-no-credits     +   +    $     $    $      =       ~    $    ~    +    $       +      +    +    +
-frozen                  +   +    +     +    +      =       =    +    +    +    +       +      +    +    +
-frozen-no-credits       +   +    $     $    $      =       =    $    $    +    $       +      +    +    +
-frozen-evicting         +   +    +     +    +      =       =    +    ~    +    +       +      +    +    +
-frozen-evicting-wake    +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +    +
-thawing                 +   +    +     +    +      ~       ~    =    ~    +    =       +      +    ~    ~
-releasing               +   +    +     +    +      ~       ~    =    ~    +    =       +      +    ~    ~
-stopping                +   +    G     G    G      G       G    G    G    =    N       G      G    G    G
-stopping-keep           +   +    G     G    G      G       G    G    G    +    ~       G      G    G    G
-terminated              +   +    G     G    G      G       G    G    G    =    N       G      G    G    G
-terminated-kept         +   +    G     G    G      G       G    G    G    +    +       G      G    G    G
-terminated-dropping     +   +    G     G    G      G       G    G    G    =    L       G      G    G    G
-interrupted-clearing    +   +    I     I    I      I       I    I    ~    +    I       I      I    I    ~
-interrupted             +   +    I     I    I      I       I    I    +    +    I       I      I    I    +
+                       get read wakes acts writes freeze pause wake cold stop restore policy keep reach save files
+starting                +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +     ~    ~
+starting-files          +   +    +     +    +      ~       ~    =    =    +    =       +      +    +     ~    ~
+ready                   +   +    +     +    +      +       +    =    =    +    =       +      +    +     +    +
+ready-taken-over        +   +    +     +    T      H       +    =    =    +    =       +      +    +     +    +
+ready-calls             +   +    +     +    +      H       +    =    =    +    =       +      +    +     +    +
+ready-no-credits        +   +    $     $    $      +       +    =    =    +    =       +      +    +     +    +
+freezing                +   +    +     +    +      =       =    +    ~    +    +       +      +    +     +    +
+freezing-wake           +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +     +    +
+freezing-no-credits     +   +    $     $    $      =       ~    $    ~    +    $       +      +    +     +    +
+frozen                  +   +    +     +    +      =       =    +    +    +    +       +      +    +     +    +
+frozen-no-credits       +   +    $     $    $      =       =    $    $    +    $       +      +    +     +    +
+frozen-evicting         +   +    +     +    +      =       =    +    ~    +    +       +      +    +     +    +
+frozen-evicting-wake    +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +     +    +
+thawing                 +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +     ~    ~
+releasing               +   +    +     +    +      ~       ~    =    ~    +    =       +      +    +     ~    ~
+stopping                +   +    G     G    G      G       G    G    G    =    N       G      G    G     G    G
+stopping-keep           +   +    G     G    G      G       G    G    G    +    ~       G      G    G     G    G
+terminated              +   +    G     G    G      G       G    G    G    =    N       G      G    G     G    G
+terminated-kept         +   +    G     G    G      G       G    G    G    +    +       G      G    G     G    G
+terminated-dropping     +   +    G     G    G      G       G    G    G    =    L       G      G    G     G    G
+interrupted-clearing    +   +    I     I    I      I       I    I    ~    +    I       I      I    I     I    ~
+interrupted             +   +    I     I    I      I       I    I    +    +    I       I      I    I     I    +
 ";
 
 #[test]

@@ -1,11 +1,12 @@
 //! The settings of the server: every one with its default, its limit and where it may be given. Owns reading the TOML
 //! file and putting flags above it. Opens nothing and starts nothing.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::fleet::Room;
+use icebox_wire::rest::EgressMode;
 use serde::Deserialize;
 
 use crate::builds::BuildLimits;
@@ -39,6 +40,8 @@ pub struct Config {
     pub prices: Prices,
     /// What webhooks may do.
     pub webhooks: WebhookSettings,
+    /// What boxes may reach outside.
+    pub egress: EgressSettings,
     /// How the boxes' URLs are reached.
     pub edge: EdgeConfig,
     /// With what the listener speaks TLS; plain HTTP when absent.
@@ -60,6 +63,43 @@ pub enum TlsConfig {
     LocalCa,
 }
 
+/// What boxes may reach outside. Never this host's own services, other boxes or cloud metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EgressSettings {
+    /// Whether any box reaches anything.
+    pub allowed: bool,
+    /// What a box reaches about which its starter says nothing. Boxes of E2B's clients reach the internet then.
+    pub default: EgressMode,
+    /// Who answers the questions of boxes for names, instead of the host's name servers; the second is asked when the first
+    /// does not answer. They are reached whatever a box may reach.
+    pub resolvers: Vec<Ipv4Addr>,
+    /// Whose boxes may be allowed to reach private networks, by naming ranges within them.
+    pub private_addresses: PrivateAddresses,
+}
+
+impl Default for EgressSettings {
+    fn default() -> Self {
+        Self {
+            allowed: true,
+            default: EgressMode::Open,
+            resolvers: Vec::new(),
+            private_addresses: PrivateAddresses::Admin,
+        }
+    }
+}
+
+impl EgressSettings {
+    fn check(&self, wrong: &mut Vec<String>) {
+        let fits = |address: &Ipv4Addr| !address.is_loopback() && !address.is_unspecified();
+        if self.resolvers.len() > 2 || !self.resolvers.iter().all(fits) {
+            wrong.push(
+                "egress.resolvers: at most 2 IPv4 addresses of other machines (boxes do not reach this one)".to_owned(),
+            );
+        }
+    }
+}
+
 /// What webhooks may do.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -68,7 +108,7 @@ pub struct WebhookSettings {
     pub private_addresses: PrivateAddresses,
 }
 
-/// Whose webhooks may go to addresses that are not on the public internet.
+/// Whose webhooks, or boxes, may go to addresses that are not on the public internet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrivateAddresses {
@@ -174,6 +214,7 @@ struct File {
     limits: Limits,
     credits: PriceList,
     webhooks: WebhookSettings,
+    egress: EgressSettings,
     edge: EdgeFile,
     tls: TlsFile,
 }
@@ -296,6 +337,7 @@ impl Config {
         let edge = file.edge.check(&mut wrong);
         let tls = file.tls.check(given.tls, &mut wrong);
         file.limits.check(&mut wrong);
+        file.egress.check(&mut wrong);
         let prices = file.credits.check(&mut wrong);
         let data = given.data.or(file.data);
         match address {
@@ -307,6 +349,7 @@ impl Config {
                 limits: file.limits,
                 prices,
                 webhooks: file.webhooks,
+                egress: file.egress,
                 edge,
                 tls,
             }),
@@ -496,6 +539,7 @@ mod tests {
         let machine = Capabilities {
             name: "test",
             checkpoint: Ok(()),
+            egress: Ok(()),
             cpus: 4,
             memory_mb: 8_000,
             disk_gb: 10,

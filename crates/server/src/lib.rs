@@ -128,6 +128,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         reader,
         outbox,
         keep,
+        hooks.admin()?,
     );
     let webhooks = Webhooks::start(commands.clone(), hooks)?;
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use icebox_lifecycle::SnapshotId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::driver;
+use crate::driver::{self, Egress};
 
 /// An account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Record {
     /// Only who has a link may look at its URLs (rule 8.8).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
+    /// What it may reach outside.
+    #[serde(default, skip_serializing_if = "Egress::is_default")]
+    pub egress: Egress,
     /// What links to it are signed with; a new one makes the old links worthless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_secret: Option<String>,

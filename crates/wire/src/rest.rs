@@ -50,6 +50,9 @@ pub struct StartRequest {
     /// Only who has a signed link may look at the box's URLs (rule 8.8); anybody who has one when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
+    /// What it may reach outside; what is usual on the server, or what its snapshot could, when absent.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "object")]
+    pub egress: Option<EgressRequest>,
     /// The environment it is in: what that says of the services declared here become variables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
@@ -198,6 +201,9 @@ pub struct PatchRequest {
     /// Only who has a signed link may look at the box's URLs (rule 8.8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
+    /// What it may reach outside from now on; the lists are replaced, too.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "object")]
+    pub egress: Option<EgressRequest>,
 }
 
 /// Body of `POST /v1/boxes/{id}/link`; may be left out. Without `port` and `service`: the first service.
@@ -386,6 +392,9 @@ pub struct HostView {
     pub memory_mb: u64,
     /// Disk that one box may have at most, in GiB.
     pub disk_gb: u64,
+    /// Why boxes reach nothing outside here; absent where they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_error: Option<String>,
     /// How many boxes there are in each status.
     pub boxes: BTreeMap<String, u64>,
     /// The room there is, who has it and who waits for it; absent on servers that do not say.
@@ -406,6 +415,7 @@ pub struct OkResponse {
 
 mod account;
 mod capacity;
+mod egress;
 mod files;
 mod inside;
 mod keep;
@@ -416,6 +426,7 @@ mod view;
 mod webhook;
 pub use account::*;
 pub use capacity::*;
+pub use egress::*;
 pub use files::*;
 pub use inside::*;
 pub use keep::*;

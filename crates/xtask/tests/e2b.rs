@@ -10,8 +10,7 @@ use anyhow::{Context, ensure};
 use xtask::harness::Instance;
 
 /// The parts of the Python programs.
-const SYNC: &str =
-    "commands,lists,ends,pauses,files_only,auto,idles,kills,files,ptys,metrics,snapshots,forks";
+const SYNC: &str = "commands,lists,ends,pauses,files_only,auto,idles,kills,files,ptys,metrics,network,snapshots,forks";
 const ASYNC: &str = "commands,together,files";
 /// The parts of the JavaScript program.
 const NODE: &str = "commands,pauses,idles,forks,files";

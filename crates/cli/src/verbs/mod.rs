@@ -5,6 +5,7 @@ mod completions;
 mod dashboard;
 mod demo;
 mod doctor;
+mod egress;
 mod exec;
 mod fork;
 mod freeze;
@@ -47,7 +48,7 @@ pub(crate) enum Verb {
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Serve(serve::Serve),
-    Start(start::Start),
+    Start(Box<start::Start>),
     Ls(ls::Ls),
     Status(status::Status),
     Exec(exec::Exec),
@@ -55,6 +56,7 @@ pub(crate) enum Verb {
     Ps(ps::Ps),
     Logs(logs::Logs),
     Open(open::Open),
+    Egress(egress::Egress),
     Dashboard(dashboard::Dashboard),
     Freeze(freeze::Freeze),
     Wake(wake::Wake),
@@ -78,7 +80,7 @@ impl Verb {
             Self::Demo(verb) => verb.run(),
             Self::Doctor(verb) => verb.run(),
             Self::Serve(verb) => verb.run(),
-            Self::Start(verb) => verb.run(),
+            Self::Start(verb) => (*verb).run(),
             Self::Ls(verb) => verb.run(),
             Self::Status(verb) => verb.run(),
             Self::Exec(verb) => verb.run(),
@@ -86,6 +88,7 @@ impl Verb {
             Self::Ps(verb) => verb.run(),
             Self::Logs(verb) => verb.run(),
             Self::Open(verb) => verb.run(),
+            Self::Egress(verb) => verb.run(),
             Self::Dashboard(verb) => verb.run(),
             Self::Freeze(verb) => verb.run(),
             Self::Wake(verb) => verb.run(),
@@ -115,6 +118,7 @@ impl Verb {
             Self::Ps(verb) => verb.remote.json,
             Self::Logs(verb) => verb.remote.json,
             Self::Open(verb) => verb.remote.json,
+            Self::Egress(verb) => verb.remote.json,
             Self::Dashboard(verb) => verb.remote.json,
             Self::Freeze(verb) => verb.many.remote.json,
             Self::Wake(verb) => verb.many.remote.json,
@@ -145,6 +149,7 @@ impl Verb {
             | Self::Ps(_)
             | Self::Logs(_)
             | Self::Open(_)
+            | Self::Egress(_)
             | Self::Dashboard(_)
             | Self::Freeze(_)
             | Self::Wake(_)

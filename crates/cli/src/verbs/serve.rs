@@ -83,6 +83,10 @@ impl Serve {
             let listener = icebox_server::listen(&config).await?;
             let driver = ContainerDriver::open(&config.data, &ContainerDriver::find_boxd())
                 .map_err(CliError::Host)?;
+            driver.resolve_with(config.egress.resolvers.clone());
+            if !config.egress.allowed {
+                driver.close_way_out();
+            }
             announce(&config, &driver.capabilities());
             icebox_server::serve(listener, config, Arc::new(driver), shutdown).await?;
             Ok(ExitCode::SUCCESS)
@@ -126,6 +130,10 @@ fn announce(config: &Config, host: &Capabilities) {
     match &host.checkpoint {
         Ok(()) => note("  freeze  to disk, memory and all"),
         Err(why) => note(&format!("  freeze  in RAM only: {why}")),
+    }
+    match &host.egress {
+        Ok(()) => note("  egress  boxes may have a way out"),
+        Err(why) => note(&format!("  egress  none: {why}")),
     }
     note("  look    `icebox dashboard` prints a link that opens the dashboard, signed in");
     if config.test_clock {

@@ -9,6 +9,7 @@ use icebox_wire::rest::{
     BoxView, PolicyFields, PolicyRequest, ServiceRequest, SizeRequest, StartRequest,
 };
 
+use super::egress::EgressFlags;
 use super::queue::{For, telling_place};
 use crate::client::{Client, WORK_LIMIT};
 use crate::error::CliError;
@@ -32,6 +33,7 @@ Examples:
   icebox start --memory-mb 4096 --cpus 2 --env LANG=C.UTF-8
   icebox start --policy '{\"freezeAfterSec\": 60}'
   icebox start --snapshot ready-to-test
+  icebox start --egress none                      it reaches nothing outside
   icebox start --wait-for-capacity-sec 600        on a full host
   box=$(icebox start) && icebox exec $box -- uname -a")]
 pub(crate) struct Start {
@@ -74,6 +76,8 @@ pub(crate) struct Start {
     /// Only who has a signed link may look at its URLs (icebox open makes one)
     #[arg(long)]
     private: bool,
+    #[command(flatten)]
+    egress: EgressFlags,
     /// Stop it for good after so many minutes without use, frozen or not, 1 to 10080; with less than the time to its
     /// freeze it stops while it runs, and nothing is left to restore [default: 24 h after it froze]
     #[arg(long, value_name = "MIN")]
@@ -142,6 +146,7 @@ impl Start {
             secrets: self.secret,
             environment: self.environment,
             private: self.private.then_some(true),
+            egress: self.egress.request(),
             idle_timeout_min: self.idle_timeout_min,
             policy: self.policy,
             wait_for_capacity_sec: self.wait_for_capacity_sec,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use icebox_wire::rest::{BoxView, DiskView};
 
+use super::egress;
 use crate::error::CliError;
 use crate::printer::{self, Cell, styled};
 use crate::select::box_id;
@@ -113,6 +114,8 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
         "size",
         format!("{} CPUs, {memory} memory, {disk} disk", size.cpus),
     ));
+    let reaches = view.egress.as_ref();
+    facts.extend(reaches.map(|egress| ("reaches", egress::in_words(egress))));
     facts.push(("image", image.clone()));
     facts.extend(view.host.clone().map(|host| ("host", host)));
     facts.extend(

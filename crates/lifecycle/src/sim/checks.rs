@@ -78,6 +78,7 @@ impl Ledger {
                 | Effect::Destroy { .. }
                 | Effect::DropCopy { .. }
                 | Effect::Save { .. }
+                | Effect::Reach
                 | Effect::StopRecording
                 | Effect::FreezePhones => {}
             }
@@ -178,6 +179,7 @@ pub(crate) fn no_wake_for_nothing(
         | Effect::Destroy { .. }
         | Effect::DropCopy { .. }
         | Effect::Save { .. }
+        | Effect::Reach
         | Effect::StopRecording
         | Effect::FreezePhones => false,
     });

@@ -68,6 +68,8 @@ impl Life {
                 snapshot: SnapshotId::from_random([0; BOX_ID_LEN]),
                 memory: self.random.one_in(2),
             })),
+            // One in a while, so that what the other seeds have shown stays as it was.
+            65 => Event::Command(Command::Reach),
             64 if self.random.one_in(8) => Event::Command(Command::Stop),
             _ => Event::Tick,
         };

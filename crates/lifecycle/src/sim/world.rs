@@ -111,7 +111,7 @@ impl World {
                 Outcome::Done
             }
             Effect::Save { copy, .. } => return self.save(*copy),
-            Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
+            Effect::Reach | Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
         })
     }
 

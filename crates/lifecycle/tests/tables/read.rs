@@ -381,6 +381,7 @@ fn command(words: &[&str]) -> Result<Command, String> {
         ["stop"] => Command::Stop,
         ["restore"] => Command::Restore,
         ["keep", keep] => Command::Keep(*keep == "yes"),
+        ["reach"] => Command::Reach,
         ["save"] => save(true),
         ["save", "files"] => save(false),
         ["policy", preset, fields @ ..] => {

@@ -275,6 +275,7 @@ fn effect(effect: &Effect) -> String {
         Effect::Save {
             copy: Some(copy), ..
         } => format!("save({})", copy.0),
+        Effect::Reach => "reach".to_string(),
         Effect::StopRecording => "stop-recording".to_string(),
         Effect::FreezePhones => "freeze-phones".to_string(),
     }

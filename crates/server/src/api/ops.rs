@@ -43,6 +43,7 @@ pub(super) async fn host(State(app): State<App>, caller: Caller) -> Json<HostVie
         cpus: host.cpus,
         memory_mb: host.memory_mb,
         disk_gb: host.disk_gb,
+        egress_error: host.egress.err(),
         boxes,
         capacity: Some(capacity::shown(&engine.views().capacity(), caller.account)),
         orphans: engine.orphans().iter().map(ToString::to_string).collect(),

@@ -14,6 +14,8 @@ use serde_json::{Map, Value};
 use super::{App, capacity};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
+use crate::driver::Egress;
+use crate::driver::egress::Range;
 use crate::edge::Failure;
 use crate::engine::View;
 use crate::store::{StoredStep, Why};
@@ -59,6 +61,7 @@ const FIELDS: &[&str] = &[
     "running",
     "health",
     "private",
+    "egress",
     "fromHuman",
     "environment",
     "unknownFields",
@@ -183,6 +186,7 @@ impl App {
             scene_url: urls.first(view.id(), record, |_| true),
             web_url: urls.first(view.id(), record, |service| service.web),
             private: record.private.then_some(true),
+            egress: Some(egress(&record.egress)),
             environment: None,
             running: None,
             disk: None,
@@ -236,6 +240,19 @@ fn freeze(forecast: &Forecast) -> Option<rest::FreezeView> {
             })
             .collect(),
     })
+}
+
+fn egress(egress: &Egress) -> rest::EgressView {
+    let texts = |ranges: &[Range]| ranges.iter().map(Range::to_string).collect();
+    rest::EgressView {
+        mode: if egress.open {
+            rest::EgressMode::Open
+        } else {
+            rest::EgressMode::None
+        },
+        allow_out: texts(&egress.allow),
+        deny_out: texts(&egress.deny),
+    }
 }
 
 fn proxy_error(failure: &Failure) -> rest::ProxyErrorView {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use icebox_lifecycle::policy::Policy;
 use icebox_lifecycle::{BoxId, Command, State, Time};
 use icebox_wire::rest::{PatchRequest, WakeRequest};
+use tokio::sync::oneshot;
 
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, ask, check, room};
@@ -114,6 +115,11 @@ impl Commands {
                     policy
                 })
             });
+        let (hears, heard) = oneshot::channel();
+        let egress = request.egress.as_ref();
+        let egress = egress.map(|asked| self.egress(view.record.account, asked));
+        let egress = egress.transpose()?.map(|egress| (egress, hears));
+        let changes_egress = egress.is_some();
         let patch = Patch {
             name: request.name,
             goal: request.goal,
@@ -121,10 +127,15 @@ impl Commands {
             keep: request.keep,
             e2b: None,
             private: request.private,
+            egress,
             link_secret: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
-        Ok(answer.map_err(|error| ask(error, id))?.view)
+        let answer = answer.map_err(|error| ask(error, id))?;
+        if changes_egress {
+            self.carried_out(id, heard).await?;
+        }
+        Ok(answer.view)
     }
 
     /// Asks again and again until the state admits it.

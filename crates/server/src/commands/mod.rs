@@ -5,6 +5,7 @@ mod account;
 mod build;
 pub mod check;
 mod downloads;
+mod egress;
 mod environments;
 mod events;
 mod exec;
@@ -94,6 +95,8 @@ struct Inner {
     terminals: Arc<Semaphore>,
     keep: Keep,
     disks: inside::Disks,
+    /// The account that the first start made.
+    admin: AccountId,
 }
 
 impl Commands {
@@ -112,6 +115,7 @@ impl Commands {
         reader: Reader,
         outbox: Reader,
         keep: Keep,
+        admin: AccountId,
     ) -> Self {
         Self(Arc::new(Inner {
             engine,
@@ -128,6 +132,7 @@ impl Commands {
             terminals: Arc::new(Semaphore::new(terminal::MOST)),
             keep,
             disks: inside::Disks::default(),
+            admin,
         }))
     }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use icebox_lifecycle::policy::Keeps;
 use icebox_lifecycle::{BoxId, Command, State};
+use tokio::sync::oneshot;
 
 use super::life::{FREEZE_LIMIT, frozen_or_why_not};
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, ask};
+use crate::driver::Egress;
 use crate::engine::{Admitted, Patch, Patience, PolicyChange, View};
 use crate::record::E2b;
 
@@ -57,14 +59,17 @@ impl Commands {
         Ok(answer.map_err(|error| ask(error, id))?.view)
     }
 
-    /// Changes what the E2B dialect keeps of a box.
-    pub async fn describe_e2b(&self, id: BoxId, e2b: E2b) -> Result<(), Trouble> {
+    /// Changes what the E2B dialect keeps of a box, and what the box may reach outside; answers when that is carried out.
+    pub async fn describe_e2b(&self, id: BoxId, e2b: E2b, egress: Egress) -> Result<(), Trouble> {
+        let (hears, heard) = oneshot::channel();
         let patch = Patch {
             e2b: Some(Box::new(e2b)),
+            egress: Some((egress, hears)),
             ..Patch::default()
         };
         let answer = self.0.engine.patch(id, patch).await;
-        answer.map(drop).map_err(|error| ask(error, id))
+        answer.map_err(|error| ask(error, id))?;
+        self.carried_out(id, heard).await
     }
 
     /// Changes a box's policy, and wakes it if it is paused; `cold` gives its memory up. A box that froze for being idle

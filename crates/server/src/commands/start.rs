@@ -79,6 +79,9 @@ impl Commands {
         let limits = &self.0.config.limits;
         let host = self.0.driver.capabilities();
         let begins = self.begin_with(caller, &request)?;
+        let egress = request.egress.as_ref();
+        let egress = egress.map(|asked| self.egress(caller.account, asked));
+        let egress = egress.transpose()?;
         let mut record = Record {
             account: caller.account,
             name: request.name,
@@ -90,6 +93,7 @@ impl Commands {
             services: check::services(request.services)?,
             e2b: None,
             private: request.private.unwrap_or(false),
+            egress: egress.clone().unwrap_or_else(|| self.usual_egress()),
             link_secret: None,
             origin: None,
         };
@@ -98,6 +102,7 @@ impl Commands {
             let size = check::size_of(&asked, &snapshot, memory, limits, &host)?;
             snapshots::continues(&mut record, &snapshot, memory, size);
             record.private = request.private.unwrap_or(snapshot.record.private);
+            record.egress = egress.unwrap_or_else(|| snapshot.record.egress.clone());
         }
         Ok(NewBox {
             id: random::box_id(),
@@ -237,6 +242,7 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         ("policy", request.policy.is_some()),
         ("metadata", !request.metadata.is_empty()),
         ("private", request.private.is_some()),
+        ("egress", request.egress.is_some()),
     ];
     match chosen.iter().find(|(_, chosen)| *chosen) {
         Some((field, _)) => Err(Trouble::bad(

@@ -7,7 +7,7 @@ mod snapshots;
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
 
-use super::{BOXD_PORT, BoxSpec, Driver, DriverError, FreezeMode, Origin, Size};
+use super::{BOXD_PORT, BoxSpec, Driver, DriverError, Egress, FreezeMode, Origin, Size};
 
 pub use snapshots::clean;
 
@@ -108,7 +108,10 @@ impl Subject<'_> {
             .await
             .expect("the same freeze again");
         self.expect(id, Processes::Stopped, Some(FIRST)).await;
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         self.driver
             .drop_copy(id, FIRST)
             .await
@@ -133,7 +136,10 @@ impl Subject<'_> {
             "{refused:?}"
         );
         self.expect(id, Processes::Stopped, None).await;
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("kept"));
     }
 
@@ -149,9 +155,12 @@ impl Subject<'_> {
             .thaw(id, FIRST)
             .await
             .expect("the same thaw again");
-        self.driver.release(id).await.expect("release");
         self.driver
-            .release(id)
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
+        self.driver
+            .release(id, &Egress::default())
             .await
             .expect("the same release again");
         assert_eq!(
@@ -170,7 +179,10 @@ impl Subject<'_> {
             let copy = CopyId(round);
             self.frozen_to_disk(id, copy).await;
             self.driver.thaw(id, copy).await.expect("thaw");
-            self.driver.release(id).await.expect("release");
+            self.driver
+                .release(id, &Egress::default())
+                .await
+                .expect("release");
             self.driver
                 .drop_copy(id, copy)
                 .await
@@ -203,7 +215,10 @@ impl Subject<'_> {
             .await
             .expect("again");
         self.expect(id, Processes::Stopped, None).await;
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         self.expect(id, Processes::Running, None).await;
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("warm"));
     }
@@ -263,7 +278,10 @@ impl Subject<'_> {
             self.driver.connect(id, BOXD_PORT).await.is_err(),
             "connected to a frozen box"
         );
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         drop(
             self.driver
                 .connect(id, BOXD_PORT)
@@ -284,7 +302,7 @@ impl Subject<'_> {
         let gone = |result: Result<(), DriverError>| matches!(result, Err(DriverError::Gone(_)));
         assert!(gone(self.driver.freeze(id, FreezeMode::Copy(FIRST)).await));
         assert!(gone(self.driver.thaw(id, FIRST).await));
-        assert!(gone(self.driver.release(id).await));
+        assert!(gone(self.driver.release(id, &Egress::default()).await));
         assert!(self.driver.connect(id, BOXD_PORT).await.is_err());
         self.driver
             .drop_copy(id, FIRST)
@@ -300,7 +318,10 @@ impl Subject<'_> {
         self.inside.remember(id, "before").await;
         self.frozen_to_disk(id, FIRST).await;
         self.driver.thaw(id, FIRST).await.expect("thaw");
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         self.inside.write_file(id, "mark", "after").await;
         let refused = self.driver.thaw(id, FIRST).await;
         assert!(
@@ -362,6 +383,7 @@ fn spec(id: BoxId, origin: Option<Origin>) -> BoxSpec {
             disk_gb: 1,
         },
         env: std::collections::BTreeMap::new(),
+        egress: Egress::default(),
         origin,
     }
 }

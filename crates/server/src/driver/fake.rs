@@ -3,7 +3,9 @@
 //! memory and a daemon that runs a handful of commands; nothing of it touches the machine.
 
 mod boxd;
+mod inside;
 mod program;
+mod reach;
 mod script;
 mod world;
 
@@ -16,10 +18,9 @@ use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::conformance::Inside;
 use super::{
-    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection,
-    Origin, Stream,
+    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode,
+    NoConnection, Origin, Stream,
 };
 
 use script::Script;
@@ -53,6 +54,7 @@ struct World {
     /// What was done, in order: the step and the box.
     done: Vec<(Step, BoxId)>,
     cannot_checkpoint: Option<String>,
+    no_way_out: Option<String>,
 }
 
 /// One box of the world.
@@ -61,6 +63,8 @@ struct FakeBox {
     processes: Processes,
     memory: Memory,
     copies: BTreeMap<CopyId, Memory>,
+    /// What it reaches outside.
+    egress: Egress,
     /// Ends the connections into the box.
     connected: CancellationToken,
     /// What is known of its end, once its first process ended.
@@ -260,6 +264,7 @@ impl FakeBox {
             processes: Processes::Running,
             memory: Memory::default(),
             copies: BTreeMap::new(),
+            egress: Egress::default(),
             connected: CancellationToken::new(),
             ended: None,
             programs: HashMap::new(),
@@ -305,6 +310,7 @@ impl Driver for Fake {
         Capabilities {
             name: "fake",
             checkpoint: self.world().cannot_checkpoint.clone().map_or(Ok(()), Err),
+            egress: self.world().no_way_out.clone().map_or(Ok(()), Err),
             cpus: 8,
             memory_mb: 16_384,
             disk_gb: 100,
@@ -314,8 +320,10 @@ impl Driver for Fake {
     async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
         let id = spec.id;
         let origin = spec.origin.filter(|_| !keep_files);
+        let egress = spec.egress.clone();
         let act = move |world: &mut World| {
             let mut fresh = FakeBox::running();
+            fresh.egress = egress;
             if let Some(Origin { snapshot, memory }) = origin {
                 let gone = || DriverError::Gone(format!("there is no snapshot {snapshot}"));
                 let from = world.snapshots.get(&snapshot).cloned().ok_or_else(gone)?;
@@ -361,16 +369,30 @@ impl Driver for Fake {
             .await
     }
 
-    async fn release(&self, id: BoxId) -> Result<(), DriverError> {
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+        let egress = egress.clone();
         let act = move |world: &mut World| {
             let found = world.get(id)?;
             if found.processes == Processes::Absent {
                 return Err(DriverError::Gone("nothing of it stands".to_owned()));
             }
             found.processes = Processes::Running;
+            found.egress = egress;
             Ok(())
         };
         self.play(Step::Release, id, act).await
+    }
+
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+        let egress = egress.clone();
+        let act = move |world: &mut World| {
+            let found = world.boxes.get_mut(&id);
+            if let Some(found) = found.filter(|found| found.processes == Processes::Running) {
+                found.egress = egress;
+            }
+            Ok(())
+        };
+        self.play(Step::Reach, id, act).await
     }
 
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
@@ -466,32 +488,6 @@ impl Driver for Fake {
         }
         let program = program.ok_or(NoConnection::NothingListens)?;
         program::connection(program, connected).await
-    }
-}
-
-#[async_trait]
-impl Inside for Fake {
-    async fn write_file(&self, id: BoxId, name: &str, content: &str) {
-        if let Some(found) = self.world().boxes.get_mut(&id) {
-            found.files.insert(name.to_owned(), content.to_owned());
-        }
-    }
-
-    async fn read_file(&self, id: BoxId, name: &str) -> Option<String> {
-        self.world().boxes.get(&id)?.files.get(name).cloned()
-    }
-
-    async fn remember(&self, id: BoxId, word: &str) {
-        if let Some(found) = self.world().boxes.get_mut(&id) {
-            found.memory.word = Some(word.to_owned());
-        }
-    }
-
-    async fn recall(&self, id: BoxId) -> Option<String> {
-        let world = self.world();
-        let found = world.boxes.get(&id)?;
-        let runs = found.processes == Processes::Running;
-        found.memory.word.clone().filter(|_| runs)
     }
 }
 

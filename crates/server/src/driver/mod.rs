@@ -5,6 +5,7 @@
 
 pub mod conformance;
 pub mod container;
+pub mod egress;
 pub mod fake;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Seen, SnapshotId};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use egress::Egress;
 
 /// A kind of box on this host.
 ///
@@ -41,8 +44,13 @@ pub trait Driver: Send + Sync + 'static {
     async fn thaw(&self, id: BoxId, copy: CopyId) -> Result<(), DriverError>;
 
     /// Lets a standing box run and sets right what stood still (rule 5.10); returns when its daemon
-    /// answers. The caller has recorded before that the box has no copy any more.
-    async fn release(&self, id: BoxId) -> Result<(), DriverError>;
+    /// answers. It reaches outside what `egress` says, which may have changed since; where that cannot be made, nothing.
+    /// The caller has recorded before that the box has no copy any more.
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError>;
+
+    /// Lets a running box reach this from now on: connections to what it may not reach any more end. A box that does not run
+    /// is left as it is. When it fails the box reaches nothing.
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError>;
 
     /// Removes everything of the box, or with `keep_files` everything but its files. Succeeds when there
     /// is nothing left to remove. A failing step does not skip the next ones (rule 6.11).
@@ -112,6 +120,8 @@ pub struct Capabilities {
     /// Whether it can write memory to disk; if not, why, and what to do about it. Boxes then freeze in
     /// RAM only.
     pub checkpoint: Result<(), String>,
+    /// Whether its boxes can reach outside; if not, why, and what to do about it.
+    pub egress: Result<(), String>,
     /// CPUs that boxes may use together.
     pub cpus: u32,
     /// Memory that one box may have at most, in MiB.
@@ -140,6 +150,8 @@ pub struct BoxSpec {
     pub size: Size,
     /// Variables that every command in it gets.
     pub env: BTreeMap<String, String>,
+    /// What it may reach outside.
+    pub egress: Egress,
     /// What it begins as, instead of as its image.
     pub origin: Option<Origin>,
 }

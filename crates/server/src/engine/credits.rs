@@ -421,6 +421,7 @@ mod tests {
             metadata: Default::default(),
             services: Vec::new(),
             private: false,
+            egress: crate::driver::Egress::default(),
             link_secret: None,
             e2b: None,
             origin: None,

@@ -28,6 +28,7 @@ const FREEZE_LIMIT: Duration = Duration::from_secs(900);
 const EVICT_LIMIT: Duration = Duration::from_secs(120);
 const THAW_LIMIT: Duration = Duration::from_secs(600);
 const RELEASE_LIMIT: Duration = Duration::from_secs(120);
+const REACH_LIMIT: Duration = Duration::from_secs(60);
 const DESTROY_LIMIT: Duration = Duration::from_secs(300);
 
 /// Whom E2B's calls act as when they name nobody.
@@ -59,6 +60,7 @@ impl Crowd {
             Effect::Release { .. }
             | Effect::Destroy { .. }
             | Effect::DropCopy { .. }
+            | Effect::Reach
             | Effect::StopRecording
             | Effect::FreezePhones => return None,
         };
@@ -121,8 +123,13 @@ impl Effects {
         }
     }
 
-    /// Starts one. Exactly one [`Message::Done`] comes of it.
-    pub(super) fn launch(&mut self, view: &View, effect: Effect) {
+    /// Starts one. Exactly one [`Message::Done`] comes of it; those who hear of it besides may be gone by then.
+    pub(super) fn launch(
+        &mut self,
+        view: &View,
+        effect: Effect,
+        hears: Vec<oneshot::Sender<Outcome>>,
+    ) {
         let id = view.id();
         let spec = spec(view);
         let copy = good_copy(&view.sandbox.state);
@@ -172,6 +179,9 @@ impl Effects {
                 () = cancel.cancelled() => failed("it was overtaken by a stop".to_owned()),
             };
             drop(over);
+            for hears in hears {
+                let _ = hears.send(outcome.clone());
+            }
             if let Some(snapshot) = saves {
                 let result = saved(&outcome, bytes.load(Ordering::Relaxed));
                 // As below.
@@ -231,7 +241,17 @@ async fn act(
             None => within(EVICT_LIMIT, "evict", driver.destroy(id, true)).await,
         },
         Effect::Thaw { copy, .. } => within(THAW_LIMIT, "thaw", driver.thaw(id, copy)).await,
-        Effect::Release { .. } => within(RELEASE_LIMIT, "release", driver.release(id)).await,
+        Effect::Release { .. } => {
+            within(RELEASE_LIMIT, "release", driver.release(id, &spec.egress)).await
+        }
+        Effect::Reach => {
+            let reach = driver.reach(id, &spec.egress);
+            let outcome = within(REACH_LIMIT, "change of what it may reach", reach).await;
+            if let Outcome::Failed { reason } | Outcome::Refused { reason } = &outcome {
+                tracing::warn!(%id, %reason, "the box reaches nothing outside until it next freezes");
+            }
+            outcome
+        }
         Effect::Destroy { keep_files, .. } => {
             within(DESTROY_LIMIT, "destroy", driver.destroy(id, keep_files)).await
         }
@@ -348,6 +368,7 @@ fn spec(view: &View) -> BoxSpec {
         image: view.record.image.to_string(),
         size: view.record.size.into(),
         env: view.record.env.to_map(),
+        egress: view.record.egress.clone(),
         origin: view.record.origin(),
     }
 }

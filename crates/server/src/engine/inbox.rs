@@ -12,6 +12,7 @@ use super::credits::{AccountChange, AccountReply};
 use super::room::Full;
 use super::saves::{NewSnapshot, SaveReply, UnsaveReply};
 use super::views::View;
+use crate::driver::Egress;
 use crate::record::{E2b, Record};
 use crate::store::HistoryStep;
 
@@ -175,6 +176,8 @@ pub struct Patch {
     pub e2b: Option<Box<E2b>>,
     /// Only who has a link may look at its URLs (rule 8.8).
     pub private: Option<bool>,
+    /// What it may reach outside, and who hears how that went if it has to be carried out at once.
+    pub egress: Option<(Egress, oneshot::Sender<Outcome>)>,
     /// A secret for its links, and whether it takes the place of one that is there.
     pub link_secret: Option<(String, bool)>,
 }

@@ -19,6 +19,11 @@ impl Core {
         let mut commands: Vec<Command> = Vec::new();
         commands.extend(policy.map(|policy| Command::SetPolicy(Box::new(policy))));
         commands.extend(patch.keep.map(Command::Keep));
+        let before = self.work(turn, id).ok_or(AskError::NotFound)?;
+        let egress = patch
+            .egress
+            .filter(|(egress, _)| *egress != before.record.egress);
+        commands.extend(egress.is_some().then_some(Command::Reach));
         // All of it or nothing: a refusal comes before the first change.
         for command in &commands {
             self.admit(turn, id, &Ask::from(command))?;
@@ -33,6 +38,10 @@ impl Core {
         }
         if let Some(goal) = patch.goal {
             record.goal = goal;
+        }
+        if let Some((egress, hears)) = egress {
+            record.egress = egress;
+            work.reaching.push(hears);
         }
         if let Some(e2b) = patch.e2b {
             record.e2b = Some(e2b);

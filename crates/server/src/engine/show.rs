@@ -15,6 +15,7 @@ impl Core {
             tracing::error!(id = %work.sandbox.id, %broken, "a record does not make sense");
         }
         let effects = std::mem::take(&mut work.effects);
+        let mut reaching = std::mem::take(&mut work.reaching);
         let view = Arc::new(work.view(now));
         self.show(work.before.as_deref(), &view);
         self.adopt_restored(work.before.as_deref(), &view);
@@ -22,7 +23,12 @@ impl Core {
             if let Effect::Save { snapshot, .. } = effect {
                 self.saves.launched(snapshot);
             }
-            self.effects.launch(&view, effect);
+            let hears = if effect == Effect::Reach {
+                std::mem::take(&mut reaching)
+            } else {
+                Vec::new()
+            };
+            self.effects.launch(&view, effect, hears);
         }
     }
 
@@ -57,6 +63,8 @@ impl Core {
         if view.sandbox.state == State::Ready {
             let since = self.watches.down_since;
             self.watches.adopt(view, since);
+            // A change may have been recorded and not been carried out; what is so already costs a look.
+            self.effects.launch(view, Effect::Reach, Vec::new());
         }
     }
 

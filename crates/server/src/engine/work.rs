@@ -6,7 +6,10 @@ use std::sync::Arc;
 use icebox_lifecycle::rules::listed::LISTED_MS;
 use icebox_lifecycle::state::End;
 use icebox_lifecycle::time::Ms;
-use icebox_lifecycle::{Change, Decision, Effect, Event, Reason, Sandbox, State, Status, Time};
+use icebox_lifecycle::{
+    Change, Decision, Effect, Event, Outcome, Reason, Sandbox, State, Status, Time,
+};
+use tokio::sync::oneshot;
 
 use super::views::View;
 use crate::record::Record;
@@ -30,6 +33,8 @@ pub(super) struct Work {
     /// One event for each change of its status, with the rule that made it.
     pub(super) told: Vec<Announced>,
     pub(super) steps: Vec<HistoryStep>,
+    /// Who hears how a change of what it may reach was carried out.
+    pub(super) reaching: Vec<oneshot::Sender<Outcome>>,
 }
 
 impl Work {
@@ -45,6 +50,7 @@ impl Work {
             reasons: Vec::new(),
             told: Vec::new(),
             steps: Vec::new(),
+            reaching: Vec::new(),
             before: Some(view),
         };
         // Before anything else, for with any event the due clocks strike.
@@ -67,6 +73,7 @@ impl Work {
             reasons: Vec::new(),
             told: Vec::new(),
             steps: Vec::new(),
+            reaching: Vec::new(),
         };
         work.note(now, None, decision);
         work

@@ -26,6 +26,7 @@ fn record() -> Record {
         metadata: Default::default(),
         services: Vec::new(),
         private: false,
+        egress: crate::driver::Egress::default(),
         link_secret: None,
         e2b: None,
         origin: Some(Box::new(crate::record::Origin {

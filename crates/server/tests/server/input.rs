@@ -59,6 +59,25 @@ const UNFIT: &[(&str, &str, &str, &str)] = &[
         "private",
         "true or false",
     ),
+    ("/v1/boxes", r#"{"egress":"open"}"#, "egress", "denyOut"),
+    (
+        "/v1/boxes",
+        r#"{"egress":{"mode":"half"}}"#,
+        "egress.mode",
+        "open",
+    ),
+    (
+        "/v1/boxes",
+        r#"{"egress":{"allowOut":["example.com"]}}"#,
+        "egress.allowOut",
+        "1000",
+    ),
+    (
+        "/v1/boxes",
+        r#"{"egress":{"denyOut":["::/0"]}}"#,
+        "egress.denyOut",
+        "IPv6",
+    ),
     (
         "/v1/boxes",
         r#"{"services":[{"name":"d","port":49983}]}"#,

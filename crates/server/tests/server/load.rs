@@ -11,7 +11,7 @@ use icebox_server::boxd::Boxds;
 use icebox_server::clock::Clock;
 use icebox_server::driver::fake::Fake;
 use icebox_server::driver::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, NoConnection, Stream,
 };
 use icebox_server::engine::{Engine, Parts};
 use icebox_server::store::{Batch, Put, Store};
@@ -99,7 +99,11 @@ impl Driver for AllFrozen {
     async fn thaw(&self, _: BoxId, _: CopyId) -> Result<(), DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
-    async fn release(&self, _: BoxId) -> Result<(), DriverError> {
+    async fn release(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
+        Err(DriverError::Failed("not here".into()))
+    }
+
+    async fn reach(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
     async fn destroy(&self, _: BoxId, _: bool) -> Result<(), DriverError> {
@@ -161,6 +165,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         metadata: Default::default(),
         services: Vec::new(),
         private: false,
+        egress: icebox_server::driver::Egress::default(),
         link_secret: None,
         e2b: None,
         origin: None,

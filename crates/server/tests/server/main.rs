@@ -6,6 +6,7 @@ mod dashboard;
 mod e2b;
 mod edge;
 mod edge_stream;
+mod egress;
 mod events;
 mod exec;
 mod input;

@@ -16,7 +16,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use icebox_lifecycle::BoxId;
 use icebox_lifecycle::credits::Prices;
 use icebox_server::commands::Commands;
-use icebox_server::config::{Config, EdgeConfig, Limits, TlsConfig, WebhookSettings};
+use icebox_server::config::{
+    Config, EdgeConfig, EgressSettings, Limits, TlsConfig, WebhookSettings,
+};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
 use rustls::pki_types::pem::PemObject as _;
@@ -40,6 +42,7 @@ pub(crate) struct Rig {
     dir: TempDir,
     limits: Limits,
     pub(crate) webhooks: WebhookSettings,
+    pub(crate) egress: EgressSettings,
     tls: Option<TlsConfig>,
     server: Option<Server>,
 }
@@ -109,6 +112,7 @@ impl Rig {
             dir: tempfile::tempdir().unwrap(),
             limits,
             webhooks: WebhookSettings::default(),
+            egress: EgressSettings::default(),
             tls,
             server: None,
         };
@@ -129,6 +133,7 @@ impl Rig {
             },
             prices: Prices::default(),
             webhooks: self.webhooks.clone(),
+            egress: self.egress.clone(),
             tls: self.tls.clone(),
         }
     }

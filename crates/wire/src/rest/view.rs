@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{DiskView, Keeps, RunningView, WaitView};
+use super::{DiskView, EgressView, Keeps, RunningView, WaitView};
 
 /// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,6 +136,9 @@ pub struct BoxView {
     /// Only who has a signed link may look at these (rule 8.8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
+    /// What it may reach outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressView>,
     /// The environment that it was started in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,

@@ -121,6 +121,8 @@ fn new_box(
     check::metadata(&metadata)?;
     let network = network::checked(asked.network.as_ref())?;
     let closed = network::is_closed(network.as_ref());
+    let internet = asked.allow_internet_access;
+    let egress = network::egress(app, client, internet, network.as_ref())?;
     let limits = &commands.config().limits;
     let host = commands.driver().capabilities();
     let size = match &begins {
@@ -139,6 +141,7 @@ fn new_box(
         services: Vec::new(),
         // Its pages are for those with a link, its ports for those with its token.
         private: closed,
+        egress,
         link_secret: None,
         e2b: Some(Box::new(E2b {
             template: asked.template_id,

@@ -1,5 +1,5 @@
-//! Network settings of a box, as far as this server keeps them: who reaches its ports, and the addresses that it may
-//! reach. Boxes have no way out yet, so that every list of what they may not reach holds.
+//! Network settings of a box: who reaches its ports, and the addresses that it may reach. Allowed ones beat denied ones.
+//! Boxes have no IPv6, so that every list of such addresses that they may not reach holds.
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -10,6 +10,8 @@ use super::super::App;
 use super::error::{self, Done, Failure};
 use super::input::{Body, Client, find};
 use crate::commands::{Kind, Trouble};
+use crate::driver::Egress;
+use crate::driver::egress::Range;
 
 /// The most entries of one list.
 const LIST_MAX: usize = 1_000;
@@ -35,8 +37,17 @@ pub(super) fn cannot_yet(network: Option<&Value>) -> Option<&'static str> {
     if given("httpsPorts") {
         return Some("HTTPS ports");
     }
+    if given("dnsServers") {
+        return Some("DNS servers of a box's own");
+    }
     let named = addresses(network, "allowOut").any(|address| !is_range(address));
-    named.then_some("network rules for domains")
+    let is_v6 = |address: &str| address.contains(':');
+    if named {
+        return Some("network rules for domains");
+    }
+    addresses(network, "allowOut")
+        .any(is_v6)
+        .then_some("IPv6 in boxes")
 }
 
 /// The settings, if they make sense.
@@ -47,7 +58,7 @@ pub(super) fn checked(network: Option<&Value>) -> Result<Option<Value>, Failure>
     if !network.is_object() {
         return Err(bad("network", "an object"));
     }
-    for field in ["allowOut", "denyOut", "dnsServers"] {
+    for field in ["allowOut", "denyOut"] {
         let list = match network.get(field) {
             None | Some(Value::Null) => continue,
             Some(Value::Array(list)) => list,
@@ -64,6 +75,31 @@ pub(super) fn checked(network: Option<&Value>) -> Result<Option<Value>, Failure>
         return Err(bad("denyOut", "a list of IP addresses and CIDR ranges"));
     }
     Ok(Some(network.clone()))
+}
+
+/// What a box may reach by these settings, if its account may. Where boxes have no way out, it reaches nothing.
+pub(super) fn egress(
+    app: &App,
+    client: &Client,
+    internet: Option<bool>,
+    network: Option<&Value>,
+) -> Result<Egress, Failure> {
+    let ranges = |field: &str| {
+        let listed = network.into_iter().flat_map(|it| addresses(it, field));
+        listed
+            .filter_map(|text| text.parse::<Range>().ok())
+            .collect()
+    };
+    let egress = Egress {
+        open: internet != Some(false),
+        allow: ranges("allowOut"),
+        deny: ranges("denyOut"),
+    };
+    app.commands.may_reach(client.0.account, &egress)?;
+    match app.commands.can_reach_out() {
+        Ok(()) => Ok(egress),
+        Err(_) => Ok(Egress::default()),
+    }
 }
 
 /// Whether the ports of the box are for those with its token only.
@@ -116,7 +152,10 @@ pub(super) async fn replace(
         }
         network
     });
-    app.commands.describe_e2b(found.id(), record).await?;
+    let egress = egress(&app, &client, internet, record.network.as_ref())?;
+    app.commands
+        .describe_e2b(found.id(), record, egress)
+        .await?;
     Ok(Done.into_response())
 }
 

@@ -1,11 +1,15 @@
 //! What each tool takes: the types that a client's arguments are read into and that its input schemas are made from.
 //! Owns the words that teach an agent each argument; limits are checked where every dialect's are.
 
+mod egress;
+
 use std::collections::BTreeMap;
 
 use icebox_wire::rest;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+
+use egress::Egress;
 
 /// A tool that takes the id of a box and nothing else.
 #[derive(Deserialize, JsonSchema)]
@@ -56,6 +60,8 @@ pub(super) struct Start {
     pub(super) wait_for_capacity_sec: Option<u32>,
     /// Its URLs need a signed link, not only its unguessable name.
     pub(super) private: Option<bool>,
+    /// What it may reach outside; leave it out for what is usual, which is the internet unless the server is set otherwise.
+    pub(super) egress: Option<Egress>,
     /// The id of a box that the rules stopped: brings that one back as it was, programs included. Give `goal` with it.
     pub(super) restore: Option<String>,
     /// Words of your own, given back with the box.
@@ -421,6 +427,7 @@ impl Start {
             metadata: self.metadata.unwrap_or_default(),
             wait: None,
             private: self.private,
+            egress: self.egress.map(Egress::into_rest),
         }
     }
 }

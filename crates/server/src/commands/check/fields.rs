@@ -2,6 +2,9 @@
 
 use crate::commands::trouble::Trouble;
 
+/// What the lists of `egress` take.
+const RANGES: &str = "a list of at most 1000 IPv4 addresses and CIDR ranges, such as 192.0.2.0/24 (boxes have no IPv6)";
+
 /// What each field takes, for messages about values that are out of range or not even of the right type.
 const FIELDS: &[(&str, &str)] = &[
     ("goal", "a text of at most 500 characters"),
@@ -21,6 +24,10 @@ const FIELDS: &[(&str, &str)] = &[
     ("count", "a whole number from 1 to 20"),
     ("wait", "true or false"),
     ("keep", "true or false"),
+    ("egress", "an object {mode, allowOut, denyOut}"),
+    ("egress.mode", "`open` or `none`"),
+    ("egress.allowOut", RANGES),
+    ("egress.denyOut", RANGES),
     ("private", "true or false"),
     ("coldRestart", "true or false"),
     ("ttlSec", "a whole number from 1 to 2592000 (seconds)"),

@@ -4,7 +4,7 @@ use icebox_lifecycle::id::BOX_ID_LEN;
 use icebox_lifecycle::{BoxId, Processes, SnapshotId};
 
 use super::{FIRST, Subject, spec};
-use crate::driver::{Driver, DriverError, FreezeMode, Origin};
+use crate::driver::{Driver, DriverError, Egress, FreezeMode, Origin};
 
 /// Removes everything that a case on this box makes.
 ///
@@ -54,7 +54,10 @@ impl Subject<'_> {
         let listed = self.driver.snapshots().await.expect("list the snapshots");
         assert!(listed.contains(&snapshot), "{listed:?}");
         // The original runs on, and what becomes of it and its copy is no business of the snapshot.
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         self.driver.drop_copy(id, FIRST).await.expect("drop");
         self.inside.write_file(id, "mark", "after").await;
         for id in [one, two] {
@@ -74,7 +77,10 @@ impl Subject<'_> {
         for id in [one, two] {
             self.frozen_to_disk(id, FIRST).await;
             self.driver.thaw(id, FIRST).await.expect("thaw");
-            self.driver.release(id).await.expect("release");
+            self.driver
+                .release(id, &Egress::default())
+                .await
+                .expect("release");
             assert_eq!(self.inside.recall(id).await.as_deref(), Some("in memory"));
             let mark = self.inside.read_file(id, "mark").await;
             assert_eq!(mark.as_deref(), Some(id.as_str()));
@@ -109,7 +115,10 @@ impl Subject<'_> {
             "{refused:?}"
         );
         self.driver.thaw(id, FIRST).await.expect("thaw");
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("lost"));
     }
 
@@ -132,7 +141,10 @@ impl Subject<'_> {
         let listed = self.driver.snapshots().await.expect("list the snapshots");
         assert!(!listed.contains(&snapshot), "{listed:?}");
         self.driver.save(id, None, snapshot).await.expect("save");
-        self.driver.release(id).await.expect("release");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
         self.expect(id, Processes::Running, None).await;
     }
 

@@ -11,7 +11,9 @@ use icebox_lifecycle::BoxId;
 
 use super::paths::BoxPaths;
 use super::record::{self, Record};
-use super::{Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci, snapshot};
+use super::{
+    Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci, snapshot, wayout,
+};
 use crate::driver::{BOXD_PORT, BoxSpec};
 use crate::steps::reached;
 
@@ -38,7 +40,7 @@ pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), 
             Some(origin) => {
                 let record = snapshot::make_files(host, spec, origin)?;
                 if origin.memory {
-                    return snapshot::wake(host, id, &record);
+                    return snapshot::wake(host, id, &record, &spec.egress);
                 }
                 record
             }
@@ -56,6 +58,7 @@ pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), 
     reached("boot.cgroups", None);
     run(host, id, &record)?;
     reached("boot.created", None);
+    wayout::settle(host, id, host.require_first_process(id)?, &spec.egress)?;
     wait_for_boxd(host, id)?;
     host.connections.allow(id);
     reached("boot.answered", None);
@@ -210,10 +213,15 @@ pub(super) fn clear_running_parts(host: &Host, id: BoxId) -> Result<(), Trouble>
     let waited = criu::wait_for_leftover(&paths).when("wait for CRIU");
     let killed = cgroup.kill().when("end the box's processes");
     reached("destroy.killed", None);
+    let cut_off = wayout::remove(&paths, None);
     let unmounted = mount::unmount_box(&paths).when("unmount the box's files");
     reached("destroy.unmounted", None);
     let removed = cgroup.remove().when("remove the box's cgroups");
-    waited.and(killed).and(unmounted).and(removed)?;
+    waited
+        .and(killed)
+        .and(cut_off)
+        .and(unmounted)
+        .and(removed)?;
     remove_run_folder(&paths)
 }
 

@@ -9,8 +9,8 @@ use icebox_lifecycle::{BoxId, CopyId};
 
 use super::cgroup::Hierarchies;
 use super::criu::Criu;
-use super::{ContainerDriver, fsutil, probe};
-use crate::driver::{BoxSpec, Driver, DriverError, FreezeMode, Size};
+use super::{ContainerDriver, fsutil, probe, wayout};
+use crate::driver::{BoxSpec, Driver, DriverError, Egress, FreezeMode, Size};
 
 /// The oldest kernel that id-maps a lower layer of an overlay.
 const KERNEL: (u32, u32) = (5, 19);
@@ -45,7 +45,7 @@ pub enum CheckState {
 /// Looks at this host, and when boxes can run here, runs one: boots it, freezes it to disk, thaws it. Each
 /// check is told to `tell` as soon as it is made; the last takes a second, and once as long as the image.
 pub async fn doctor(data: &Path, boxd: &Path, tell: &mut (dyn FnMut(&Check) + Send)) -> Vec<Check> {
-    let looks: [&dyn Fn() -> Check; 10] = [
+    let looks: [&dyn Fn() -> Check; 11] = [
         &root,
         &kernel,
         &user_namespaces,
@@ -65,6 +65,7 @@ pub async fn doctor(data: &Path, boxd: &Path, tell: &mut (dyn FnMut(&Check) + Se
             )
         },
         &criu,
+        &way_out,
         &|| disk(data),
     ];
     let mut checks = Vec::new();
@@ -183,6 +184,20 @@ fn criu() -> Check {
     }
 }
 
+fn way_out() -> Check {
+    let name = "way out";
+    let found = wayout::look();
+    if let Err(why) = found.works {
+        return warn(name, "boxes reach nothing outside", why);
+    }
+    if found.warnings.is_empty() {
+        let notes = ["can be made".to_owned()].into_iter().chain(found.notes);
+        return ok(name, notes.collect::<Vec<_>>().join("; "));
+    }
+    let (what, advice): (Vec<_>, Vec<_>) = found.warnings.into_iter().unzip();
+    warn(name, what.join("; "), advice.join("; "))
+}
+
 fn disk(data: &Path) -> Check {
     if let Err(error) = fs::create_dir_all(data) {
         return fail(
@@ -261,6 +276,7 @@ async fn freeze_and_thaw(
             disk_gb: 1,
         },
         env: std::collections::BTreeMap::new(),
+        egress: Egress::default(),
         origin: None,
     };
     let copy = CopyId(1);
@@ -271,5 +287,9 @@ async fn freeze_and_thaw(
         .map_err(|e| ("freeze", e))?;
     driver.evict(id, copy).await.map_err(|e| ("evict", e))?;
     driver.thaw(id, copy).await.map_err(|e| ("thaw", e))?;
-    driver.release(id).await.map_err(|e| ("release", e))
+    let egress = Egress::default();
+    driver
+        .release(id, &egress)
+        .await
+        .map_err(|e| ("release", e))
 }

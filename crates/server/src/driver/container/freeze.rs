@@ -14,7 +14,7 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{self, IMAGES, Manifest};
 use super::criu::{Criu, CriuError};
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While, boot, criu, fsutil, mount, watches};
+use super::{Host, Trouble, While, boot, criu, fsutil, mount, watches, wayout};
 use crate::driver::FreezeMode;
 use crate::steps::reached;
 
@@ -34,14 +34,18 @@ pub(super) fn freeze(host: &Host, id: BoxId, mode: FreezeMode) -> Result<(), Tro
         // An earlier try came this far. The box has stood still since, or it would not be asked again.
         return Ok(());
     }
-    host.require_first_process(id)?;
+    let pid = host.require_first_process(id)?;
     cgroup.freeze().when("stop the box's processes")?;
     reached("freeze.stopped", None);
     host.connections.close(id);
+    wayout::disconnect(pid)?;
     reached("freeze.disconnected", None);
     match mode {
         FreezeMode::RamOnly => Ok(()),
-        FreezeMode::Copy(copy) => write_copy(host, id, copy),
+        FreezeMode::Copy(copy) => {
+            wayout::unplug(&paths, pid)?;
+            write_copy(host, id, copy)
+        }
     }
 }
 
@@ -186,6 +190,7 @@ pub(super) fn evict(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble>
     host.connections.close(id);
     cgroup.kill().when("end the box's processes")?;
     reached("evict.killed", None);
+    wayout::remove(&paths, None)?;
     mount::unmount_box(&paths).when("unmount the box's files")?;
     reached("evict.unmounted", None);
     cgroup.remove().when("remove the box's cgroups")?;

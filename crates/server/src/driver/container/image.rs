@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::fsutil;
 use super::paths::Paths;
+use super::wayout::RESOLV_CONF;
 
 /// Where boxd is seen inside a box.
 pub(super) const BOXD_IN_BOX: &str = "/usr/lib/icebox/boxd";
@@ -63,7 +64,7 @@ const WATCHED: [&str; 10] = [
 ];
 
 /// The layout of a generation; part of its name, so that a newer Icebox makes its own.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// What every image gets for databases in tests.
 const TESTDB: &str = include_str!("psbx-testdb.bash");
@@ -319,7 +320,7 @@ fn make_own_files(root: &Path) -> io::Result<()> {
             0o644,
             "127.0.0.1 localhost box\n::1 localhost\n",
         ),
-        ("etc/resolv.conf", 0o644, ""),
+        ("etc/resolv.conf", 0o644, RESOLV_CONF),
         ("etc/machine-id", 0o444, ""),
         ("usr/local/bin/psbx-testdb", 0o755, TESTDB),
     ] {

@@ -24,10 +24,12 @@ mod thaw;
 mod usage;
 mod userns;
 mod watches;
+mod wayout;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
@@ -37,7 +39,7 @@ use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, NoConnection, Stream,
 };
 use cgroup::Hierarchies;
 use copy::HostFacts;
@@ -45,6 +47,7 @@ use criu::Criu;
 use image::Images;
 use netns::Connections;
 use paths::Paths;
+use wayout::WayOut;
 
 pub use doctor::{Check, CheckState, doctor};
 
@@ -67,6 +70,7 @@ struct Host {
     boxd: String,
     /// Boots that have a range of ids but no record yet take one at a time.
     choosing_ids: Mutex<()>,
+    way_out: WayOut,
     /// One snapshot is not removed while it is made or a box begins with it.
     snapshot_locks: Mutex<HashMap<SnapshotId, Arc<RwLock<()>>>>,
 }
@@ -165,6 +169,7 @@ impl ContainerDriver {
             facts,
             boxd,
             choosing_ids: Mutex::new(()),
+            way_out: WayOut::default(),
             snapshot_locks: Mutex::default(),
             paths,
         };
@@ -174,6 +179,16 @@ impl ContainerDriver {
             host,
             locks: Mutex::new(HashMap::new()),
         })
+    }
+
+    /// Names who resolves names for boxes, instead of the host's own name servers; nobody leaves it at those.
+    pub fn resolve_with(&self, resolvers: Vec<Ipv4Addr>) {
+        self.host.way_out.resolve_with(resolvers);
+    }
+
+    /// No box reaches anything outside, whatever its setting.
+    pub fn close_way_out(&self) {
+        self.host.way_out.close();
     }
 
     /// Runs one operation on a box, after whatever is under way on it, off the async threads.
@@ -246,8 +261,16 @@ impl Driver for ContainerDriver {
             .await
     }
 
-    async fn release(&self, id: BoxId) -> Result<(), DriverError> {
-        self.on_box(id, move |host| thaw::release(host, id)).await
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+        let egress = egress.clone();
+        self.on_box(id, move |host| thaw::release(host, id, &egress))
+            .await
+    }
+
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+        let egress = egress.clone();
+        self.on_box(id, move |host| wayout::change(host, id, &egress))
+            .await
     }
 
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {

@@ -147,6 +147,16 @@ impl BoxPaths {
         self.run.join("criu.pid")
     }
 
+    /// Holds the network namespace in front of the box, where it has a way out.
+    pub(super) fn gateway(&self) -> PathBuf {
+        self.run.join("gateway")
+    }
+
+    /// The rules that hold there.
+    pub(super) fn egress(&self) -> PathBuf {
+        self.run.join("egress.nft")
+    }
+
     /// There from the beginning of a restore until the box runs: its processes may be half of it.
     pub(super) fn restoring(&self) -> PathBuf {
         self.run.join("restoring")

@@ -24,6 +24,7 @@ pub(super) fn capabilities(host: &Host) -> Capabilities {
     Capabilities {
         name: "container",
         checkpoint: host.criu.as_ref().map(|_| ()).map_err(Clone::clone),
+        egress: host.way_out.works(),
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
         memory_mb: memory_mb(),
         disk_gb: disk >> 30,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::paths::{Paths, SnapshotPaths};
 use super::record::Record;
 use super::{Host, Trouble, While, boot, copy, copytree, fsutil, thaw};
-use crate::driver::{BoxSpec, Origin};
+use crate::driver::{BoxSpec, Egress, Origin};
 use crate::steps::reached;
 
 /// Disk kept free beside a copy of files, for the server's own database and for running boxes.
@@ -164,11 +164,16 @@ pub(super) fn make_files(host: &Host, spec: &BoxSpec, origin: Origin) -> Result<
 }
 
 /// Brings a new box to life from the memory it was given; its daemon answers then.
-pub(super) fn wake(host: &Host, id: BoxId, record: &Record) -> Result<(), Trouble> {
+pub(super) fn wake(
+    host: &Host,
+    id: BoxId,
+    record: &Record,
+    egress: &Egress,
+) -> Result<(), Trouble> {
     let origin = host.paths.of(id).origin();
     thaw::restore_standing(host, id, &origin, record)?;
     reached("seed.restored", None);
-    thaw::release(host, id)?;
+    thaw::release(host, id, egress)?;
     fsutil::remove_tree(&origin).when("remove the memory that it began with")
 }
 

@@ -11,7 +11,8 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{CopyError, IMAGES, Manifest};
 use super::criu::CriuError;
 use super::record::Record;
-use super::{Host, Trouble, While, boot, criu, fsutil, mount};
+use super::{Host, Trouble, While, boot, criu, fsutil, mount, wayout};
+use crate::driver::Egress;
 use crate::steps::reached;
 
 pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
@@ -151,12 +152,17 @@ fn remove_criu_leftovers(now: &Path) {
     }
 }
 
-pub(super) fn release(host: &Host, id: BoxId) -> Result<(), Trouble> {
+pub(super) fn release(host: &Host, id: BoxId, egress: &Egress) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
-    host.require_first_process(id)?;
+    let pid = host.require_first_process(id)?;
     reached("release.begun", None);
+    if let Err(error) = wayout::settle(host, id, pid, egress) {
+        // Programs that cannot reach outside for a while are better than a box that cannot be woken.
+        tracing::error!(%id, %error, "the box goes on without a way out");
+        wayout::remove(&paths, Some(pid))?;
+    }
     // In this order: a restored box must not look half restored after a crash between the two.
     fsutil::remove_file(&paths.restoring()).when("unmark the restored box")?;
     fsutil::remove_file(&paths.restored()).when("unmark the restored box")?;

@@ -14,6 +14,7 @@ pub enum Step {
     Evict,
     Thaw,
     Release,
+    Reach,
     Destroy,
     DropCopy,
     Save,

@@ -133,6 +133,7 @@ fn record(n: i64) -> Record {
         metadata: Default::default(),
         services: Vec::new(),
         private: false,
+        egress: icebox_server::driver::Egress::default(),
         link_secret: None,
         e2b: None,
         origin: None,

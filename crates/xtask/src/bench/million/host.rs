@@ -7,7 +7,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use icebox_server::driver::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, NoConnection, Stream,
 };
 
 use super::DUE;
@@ -46,6 +46,7 @@ impl Driver for Host {
         Capabilities {
             name: "recorded",
             checkpoint: Ok(()),
+            egress: Ok(()),
             cpus: 2,
             memory_mb: 16_384,
             disk_gb: 1_000,
@@ -68,8 +69,12 @@ impl Driver for Host {
         not_here()
     }
 
-    async fn release(&self, _: BoxId) -> Result<(), DriverError> {
+    async fn release(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
         not_here()
+    }
+
+    async fn reach(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
+        Ok(())
     }
 
     async fn destroy(&self, _: BoxId, _: bool) -> Result<(), DriverError> {

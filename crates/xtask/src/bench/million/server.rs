@@ -10,7 +10,7 @@ use anyhow::Context;
 use icebox_lifecycle::credits::Prices;
 use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event};
 use icebox_server::clock::Clock;
-use icebox_server::config::{Config, EdgeConfig, Limits, WebhookSettings};
+use icebox_server::config::{Config, EdgeConfig, EgressSettings, Limits, WebhookSettings};
 use icebox_server::edge;
 use icebox_server::engine::Engine;
 use tokio::io::AsyncBufReadExt as _;
@@ -43,6 +43,7 @@ async fn serve(data: &Path) -> anyhow::Result<()> {
         limits: Limits::default(),
         prices: Prices::default(),
         webhooks: WebhookSettings::default(),
+        egress: EgressSettings::default(),
         edge: EdgeConfig::default(),
         tls: None,
     };

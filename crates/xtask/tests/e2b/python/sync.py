@@ -296,6 +296,27 @@ def metrics():
         assert box.kill()
 
 
+def network():
+    def has_way_out():
+        return "eth0" in box.commands.run("cat /proc/net/dev").stdout
+
+    box = Sandbox.create(timeout=3600, allow_internet_access=False)
+    try:
+        assert not has_way_out()
+        box.update_network({"allow_out": ["192.0.2.7"], "deny_out": ["0.0.0.0/0"]})
+        assert has_way_out()
+        advance(700)
+        assert status_of(box) == "frozen"
+        assert has_way_out()
+        box.update_network({"allow_internet_access": False})
+        assert not has_way_out()
+        box.update_network({})
+        assert has_way_out()
+        raises(SandboxException, lambda: box.update_network({"allow_out": ["example.com"], "deny_out": ["0.0.0.0/0"]}))
+    finally:
+        assert box.kill()
+
+
 # Counts on in its memory, and says how far it is in a file.
 COUNT = "bash -c 'while :; do n=$((n + 1)); echo $n >/tmp/new && mv /tmp/new /tmp/n; sleep 0.02; done'"
 

@@ -1,0 +1,396 @@
+//! The way out of real boxes. The machine is a network namespace that the test made, and so is its internet: nothing of it
+//! reaches the network of the machine that runs the test, nor changes it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use serde_json::{Value, json};
+use xtask::harness::{Instance, SETTINGS, until};
+
+/// Addresses of the internet, a private one beyond the machine, cloud metadata, and the machine itself.
+const ONE: &str = "9.9.9.9";
+const OTHER: &str = "8.8.4.4";
+const PRIVATE: &str = "10.20.30.40";
+const METADATA: &str = "169.254.169.254";
+const MACHINE: &str = "9.9.8.1";
+const PORT: u16 = 80;
+
+/// Keeps a connection, and a connected socket of datagrams; notes when the connection ends.
+const HOLD: &str = "exec 4<>/dev/udp/9.9.9.9/53; exec 3<>/dev/tcp/9.9.9.9/80; echo hi >&3; \
+    read -r line <&3; echo \"$line\" >/work/began; while read -r line <&3; do :; done; echo so >/work/ended; sleep 600";
+
+/// A server in a network of the test's own. The thread that made it is in that network, too, and so is all that it starts.
+struct World {
+    instance: Instance,
+    ids: Vec<String>,
+}
+
+impl World {
+    fn new(name: &str, settings: &str) -> Self {
+        enter_new_network();
+        run_ip(&["link", "set", "lo", "up"]);
+        let internet = internet();
+        let network = format!("/proc/{}/fd/{}", std::process::id(), internet.as_raw_fd());
+        run_ip(&[
+            "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", &network,
+        ]);
+        run_ip(&["addr", "add", "9.9.8.1/24", "dev", "uplink"]);
+        run_ip(&["link", "set", "uplink", "up"]);
+        run_ip(&["route", "add", "default", "via", "9.9.8.2"]);
+        configure(&internet);
+        echo(TcpListener::bind(("0.0.0.0", PORT)).expect("a service of the machine"));
+        let mut instance = Instance::new(name, false).expect("a data folder");
+        let settings = format!("{settings}\n[egress]\nresolvers = [\"{ONE}\"]\n");
+        std::fs::write(instance.data.join(SETTINGS), settings).expect("settings");
+        instance.start(&[]).expect("a server");
+        Self {
+            instance,
+            ids: Vec::new(),
+        }
+    }
+
+    fn start(&mut self, body: Value) -> String {
+        let id = self.instance.start_box(body).expect("a box");
+        self.ids.push(id.clone());
+        id
+    }
+
+    /// Whether a program in the box has an answer from there.
+    fn reaches(&self, id: &str, address: &str) -> bool {
+        let talk = format!(
+            "timeout 3 bash -c 'exec 3<>/dev/tcp/{address}/{PORT} && echo hi >&3 && read -r line <&3'"
+        );
+        self.exit_code(id, &talk) == 0
+    }
+
+    fn exit_code(&self, id: &str, cmd: &str) -> i64 {
+        let path = format!("/v1/boxes/{id}/exec");
+        let answer = self.instance.post(&path, json!({ "cmd": cmd }));
+        answer.expect("an answer")["exitCode"]
+            .as_i64()
+            .unwrap_or(-1)
+    }
+
+    fn exec(&self, id: &str, cmd: &str) -> String {
+        self.instance.exec(id, cmd).expect("it ends well")
+    }
+
+    fn change(&self, id: &str, egress: Value) {
+        let path = format!("/v1/boxes/{id}");
+        let body = json!({ "egress": egress });
+        let answer = self.instance.ask("PATCH", &path, Some(&body));
+        answer
+            .and_then(xtask::harness::Answer::ok)
+            .expect("a change");
+    }
+
+    /// A program in the box has a connection to outside.
+    fn hold(&self, id: &str) {
+        self.exec(id, "rm -f /work/ended /work/began");
+        let path = format!("/v1/boxes/{id}/exec");
+        let held = json!({"cmd": HOLD, "background": true});
+        self.instance.post(&path, held).expect("it holds");
+        self.wait_for_file(id, "began");
+    }
+
+    fn wait_for_file(&self, id: &str, name: &str) {
+        let wait = format!("timeout 20 bash -c 'until [ -s /work/{name} ]; do sleep 0.05; done'");
+        assert_eq!(self.exit_code(id, &wait), 0, "no {name}");
+    }
+
+    fn freeze(&self, id: &str) -> Value {
+        let path = format!("/v1/boxes/{id}/freeze");
+        self.instance.post(&path, json!({})).expect("it freezes")
+    }
+
+    /// Stops every box; nothing is left of them.
+    fn end(mut self) {
+        for id in &self.ids {
+            let stopped = self
+                .instance
+                .post(&format!("/v1/boxes/{id}/stop"), json!({}));
+            stopped.expect("it stops");
+        }
+        let left = self.instance.leftovers(&self.ids);
+        assert!(left.is_empty(), "left behind:\n{}", left.join("\n"));
+        // The kernel removes what was in a namespace a moment after its last holder is gone.
+        let gone = until(Duration::from_secs(20), || {
+            Ok((!ip(&["-o", "link"])?.contains("icebox")).then_some(()))
+        });
+        gone.expect("no link is left");
+        self.instance.stop().expect("the server ends");
+    }
+}
+
+fn enter_new_network() {
+    // SAFETY: only the network namespace of this thread changes.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("a network of its own (needs root)");
+}
+
+fn ip(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("ip").args(arguments).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ip {arguments:?}: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn run_ip(arguments: &[&str]) {
+    ip(arguments).expect("a network");
+}
+
+/// A network with servers that echo and one that resolves names. It is there as long as the test.
+fn internet() -> File {
+    let (send, made) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        enter_new_network();
+        let network = File::open("/proc/thread-self/ns/net").expect("the network");
+        run_ip(&["link", "set", "lo", "up"]);
+        for address in [ONE, OTHER, PRIVATE, METADATA] {
+            run_ip(&["addr", "add", &format!("{address}/32"), "dev", "lo"]);
+        }
+        echo(TcpListener::bind(("0.0.0.0", PORT)).expect("servers"));
+        let names = UdpSocket::bind((ONE, 53)).expect("a name server");
+        send.send(network).expect("the test waits");
+        resolve(&names);
+    });
+    made.recv().expect("the internet")
+}
+
+/// The internet's side of the link to the machine.
+fn configure(internet: &File) {
+    let network = format!(
+        "--net=/proc/{}/fd/{}",
+        std::process::id(),
+        internet.as_raw_fd()
+    );
+    for arguments in ["addr add 9.9.8.2/24 dev eth0", "link set eth0 up"] {
+        let mut command = Command::new("nsenter");
+        command.arg(&network).arg("ip").args(arguments.split(' '));
+        let status = command.stdin(Stdio::null()).status();
+        assert!(status.expect("nsenter").success(), "{arguments}");
+    }
+}
+
+/// Answers each line with it.
+fn echo(listener: TcpListener) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || talk(stream));
+        }
+    });
+}
+
+fn talk(stream: TcpStream) -> std::io::Result<()> {
+    let mut answers = stream.try_clone()?;
+    for line in BufReader::new(stream).lines() {
+        writeln!(answers, "{}", line?)?;
+    }
+    Ok(())
+}
+
+/// Every name has the address of one server, and no IPv6 address.
+fn resolve(socket: &UdpSocket) {
+    let mut question = [0_u8; 512];
+    while let Ok((len, from)) = socket.recv_from(&mut question) {
+        let Some(name_len) = question[12..len].iter().position(|byte| *byte == 0) else {
+            continue;
+        };
+        let asked = &question[12..12 + name_len + 5];
+        let is_v4 = asked[name_len + 1..name_len + 3] == [0, 1];
+        let mut answer = question[..2].to_vec();
+        answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_v4), 0, 0, 0, 0]);
+        answer.extend(asked);
+        if is_v4 {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+            let address: Ipv4Addr = OTHER.parse().expect("an address");
+            answer.extend(address.octets());
+        }
+        // Who asked may be gone.
+        let _ = socket.send_to(&answer, from);
+    }
+}
+
+#[test]
+fn box_egress_reaches_what_it_may() {
+    let mut world = World::new("egress-lists", "");
+    let id = world.start(json!({}));
+    for (egress, one, other, private) in [
+        (json!({"mode": "open"}), true, true, false),
+        (json!({"mode": "none"}), false, false, false),
+        (json!({"allowOut": [ONE]}), true, false, false),
+        (json!({"denyOut": ["9.0.0.0/8"]}), false, true, false),
+        (
+            json!({"allowOut": [ONE], "denyOut": ["0.0.0.0/0"]}),
+            true,
+            false,
+            false,
+        ),
+        (
+            json!({"allowOut": ["0.0.0.0/0", METADATA, MACHINE]}),
+            true,
+            true,
+            false,
+        ),
+        (
+            json!({"mode": "open", "allowOut": ["10.20.0.0/16"]}),
+            true,
+            true,
+            true,
+        ),
+    ] {
+        world.change(&id, egress.clone());
+        for (address, reached) in [
+            (ONE, one),
+            (OTHER, other),
+            (PRIVATE, private),
+            (METADATA, false),
+            // The machine by its address outside, and by those of its links to boxes.
+            (MACHINE, false),
+            ("169.254.192.0", false),
+            ("169.254.1.1", false),
+        ] {
+            assert_eq!(world.reaches(&id, address), reached, "{egress} {address}");
+        }
+    }
+    assert!(world.exec(&id, "getent ahostsv4 some.name").contains(OTHER));
+    assert!(!world.exec(&id, "cat /proc/net/if_inet6").contains("eth0"));
+    world.end();
+}
+
+#[test]
+fn box_egress_never_reaches_the_machine_or_other_boxes() {
+    let mut world = World::new("egress-never", "");
+    let id = world.start(json!({}));
+    let other = world.start(json!({}));
+    let links = ip(&["-o", "-4", "addr"]).expect("addresses");
+    let links: Vec<&str> = links
+        .lines()
+        .filter(|line| line.contains("icebox"))
+        .filter_map(|line| line.split_whitespace().nth(3)?.split('/').next())
+        .collect();
+    assert_eq!(links.len(), 2, "{links:?}");
+    for link in links {
+        let link: Ipv4Addr = link.parse().expect("an address");
+        for address in [link, Ipv4Addr::from_bits(link.to_bits() + 1)] {
+            assert!(!world.reaches(&id, &address.to_string()), "{address}");
+            assert!(!world.reaches(&other, &address.to_string()), "{address}");
+        }
+    }
+    // Without the box's own rules the machine's are left, and hold.
+    let gateway = world.instance.data.join("run").join(&id).join("gateway");
+    let flush = Command::new("nsenter")
+        .arg(format!("--net={}", gateway.display()))
+        .args(["nft", "delete table inet icebox; add table inet icebox; add chain inet icebox hide { type nat hook postrouting priority srcnat; }; add rule inet icebox hide oifname \"wan\" masquerade"])
+        .status();
+    assert!(flush.expect("nsenter").success());
+    assert!(world.reaches(&id, ONE));
+    for address in [MACHINE, METADATA] {
+        assert!(!world.reaches(&id, address), "{address}");
+    }
+    world.end();
+}
+
+#[test]
+fn box_egress_a_change_ends_what_is_open() {
+    let mut world = World::new("egress-open", "");
+    let id = world.start(json!({}));
+    world.hold(&id);
+    world.change(&id, json!({"denyOut": [OTHER]}));
+    assert_eq!(
+        world.exit_code(&id, "[ -e /work/ended ]"),
+        1,
+        "it was still allowed"
+    );
+    world.change(&id, json!({"allowOut": [OTHER]}));
+    world.wait_for_file(&id, "ended");
+    assert!(world.reaches(&id, OTHER));
+    world.change(&id, json!({"mode": "open"}));
+    world.hold(&id);
+    world.change(&id, json!({"mode": "none"}));
+    world.wait_for_file(&id, "ended");
+    assert_eq!(
+        world
+            .exec(&id, "cat /proc/net/dev | grep -c eth0 || true")
+            .trim(),
+        "0"
+    );
+    world.end();
+}
+
+/// Freezes a box that has a connection; it goes on, knows that the connection is over, and reaches what it did.
+fn through_a_freeze(name: &str, settings: &str, tier: &str) {
+    let mut world = World::new(name, settings);
+    let id = world.start(json!({"egress": {"allowOut": [ONE]}}));
+    for _ in 0..2 {
+        world.hold(&id);
+        assert_eq!(world.freeze(&id)["tier"], tier);
+        world.wait_for_file(&id, "ended");
+        assert!(world.reaches(&id, ONE) && !world.reaches(&id, OTHER));
+        assert!(world.exec(&id, "getent ahostsv4 some.name").contains(OTHER));
+    }
+    // Changed while it is frozen.
+    world.freeze(&id);
+    world.change(&id, json!({"mode": "open"}));
+    assert_eq!(world.instance.status(&id).expect("a status"), "frozen");
+    assert!(world.reaches(&id, OTHER));
+    world.freeze(&id);
+    world.change(&id, json!({"mode": "none"}));
+    assert!(!world.reaches(&id, ONE));
+    // Refused at once, not after a time limit: there is no route that leads nowhere.
+    assert_eq!(
+        world.exit_code(&id, "timeout 2 bash -c 'exec 3<>/dev/tcp/9.9.9.9/80'"),
+        1
+    );
+    world.end();
+}
+
+#[test]
+fn box_egress_is_kept_through_a_freeze_to_disk() {
+    through_a_freeze("egress-disk", "", "disk");
+}
+
+#[test]
+fn box_egress_is_kept_through_a_freeze_in_ram() {
+    through_a_freeze("egress-ram", "[limits]\nwarm_memory_mb = 8192\n", "ram");
+}
+
+#[test]
+fn box_egress_of_forks_and_after_a_restart() {
+    let mut world = World::new("egress-forks", "");
+    let id = world.start(json!({"egress": {"allowOut": [ONE]}}));
+    world.hold(&id);
+    let forked = world
+        .instance
+        .post(&format!("/v1/boxes/{id}/fork"), json!({}));
+    let forked = forked.expect("a fork");
+    let fork = forked["forks"][0]["box"]["id"]
+        .as_str()
+        .expect("its id")
+        .to_owned();
+    world.ids.push(fork.clone());
+    for id in [&id, &fork] {
+        assert!(world.reaches(id, ONE) && !world.reaches(id, OTHER), "{id}");
+    }
+    world.instance.kill().expect("a crash");
+    // Somebody empties the firewall meanwhile.
+    let flushed = Command::new("nft").args(["flush", "ruleset"]).status();
+    assert!(flushed.expect("nft").success());
+    world.instance.start(&[]).expect("another server");
+    for id in [&id, &fork] {
+        let reached = until(Duration::from_secs(20), || {
+            Ok(world.reaches(id, ONE).then_some(()))
+        });
+        reached.context("no way out after a restart").expect(id);
+        assert!(
+            !world.reaches(id, OTHER) && !world.reaches(id, MACHINE),
+            "{id}"
+        );
+    }
+    world.end();
+}
