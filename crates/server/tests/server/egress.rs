@@ -58,9 +58,10 @@ async fn a_box_reaches_what_its_start_says() {
             },
         ),
     ] {
-        let body = match asked {
-            Value::Null => json!({}),
-            asked => json!({ "egress": asked }),
+        let body = if asked.is_null() {
+            json!({})
+        } else {
+            json!({ "egress": asked })
         };
         let id = started(&rig, body).await;
         assert_eq!(shown(&rig, id).await, shows);
