@@ -2,6 +2,7 @@
 //! carries effects out and shows the new views. Owns the order of these; knows no HTTP, no SQL and no runtime.
 
 mod accounts;
+mod behind;
 mod commit;
 mod credits;
 mod deadlines;
@@ -111,6 +112,7 @@ pub struct Patience {
 pub struct Counters {
     dropped_outcomes: AtomicU64,
     turns: AtomicU64,
+    commits: AtomicU64,
 }
 
 impl Counters {
@@ -124,6 +126,12 @@ impl Counters {
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
+    }
+
+    /// Turns that were written, with what was put off before them.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 }
 

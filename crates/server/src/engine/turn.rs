@@ -13,6 +13,7 @@ use icebox_lifecycle::{
 };
 use tokio::runtime::Handle;
 
+use super::behind::Behind;
 use super::credits::{Billing, Books};
 use super::deadlines::Deadlines;
 use super::effects::Effects;
@@ -50,8 +51,9 @@ pub(super) struct Core {
     pub(super) warm: Warm,
     pub(super) billing: Billing,
     pub(super) saves: Saves,
+    pub(super) behind: Behind,
     ends: Arc<Ends>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     policies: Shared<Policy>,
     /// When somebody could last use a box.
     pub(super) last_turn: Time,
@@ -78,6 +80,8 @@ pub(super) struct Turn {
     ended: u64,
     pub(super) books: Books,
     pub(super) saves: SaveChanges,
+    /// It is the last one: nothing may be left to be written later.
+    pub(super) closing: bool,
 }
 
 impl Turn {
@@ -127,6 +131,7 @@ impl Core {
             warm: Warm::new(parts.limits.warm_memory_mb),
             billing: Billing::new(accounts, parts.prices),
             saves,
+            behind: Behind::default(),
             ends,
             counters,
             policies: Shared::default(),
@@ -153,6 +158,7 @@ impl Core {
             ended: 0,
             books: Books::default(),
             saves: SaveChanges::default(),
+            closing: false,
         };
         let silence = now.since(before);
         if silence > ASLEEP_MS && !self.clock.is_test() {
@@ -469,18 +475,6 @@ impl Core {
             self.deadlines.set(id, Some(later));
         }
         turn.again
-    }
-
-    /// Marks stopped boxes that were kept long enough to be forgotten (rule 6.8).
-    fn sweep(&mut self, turn: &mut Turn) {
-        let over = |id: &BoxId| {
-            let at = turn.work.get(id).and_then(|work| work.sandbox.forget_at());
-            at.is_some_and(|at| at <= turn.now)
-        };
-        turn.removed = turn.due.iter().filter(|id| over(id)).copied().collect();
-        for id in &turn.removed {
-            turn.work.remove(id);
-        }
     }
 }
 
