@@ -194,6 +194,7 @@ fn service(text: &str) -> Result<ServiceRequest, String> {
         name: name.to_owned(),
         port,
         web,
+        ..ServiceRequest::default()
     })
 }
 

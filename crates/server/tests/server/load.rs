@@ -164,6 +164,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         link_secret: None,
         e2b: None,
         origin: None,
+        scene: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some
