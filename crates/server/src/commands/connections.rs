@@ -86,6 +86,7 @@ impl Commands {
         environment: &str,
         id: &str,
     ) -> Result<(), Trouble> {
+        let _alone = self.0.wiring.lock().await;
         let (account, of, gone) = (caller.account, environment.to_owned(), id.to_owned());
         let removed = self.beside(move |beside| beside.remove_connection(account, &of, &gone));
         if !removed.await? {
@@ -113,6 +114,7 @@ impl Commands {
         environment: &str,
         connection: Connection,
     ) -> Result<ConnectionView, Trouble> {
+        let _alone = self.0.wiring.lock().await;
         let (of, put) = (environment.to_owned(), connection.clone());
         let put = self.beside(move |beside| beside.put_connection(account, &of, &put, MOST));
         if !put.await? {
@@ -130,7 +132,8 @@ impl Commands {
         Ok(self.connection(connection).await)
     }
 
-    /// Lets the boxes of an environment that run take notice. It is no use of them.
+    /// Lets the boxes of an environment that run take notice, while nobody else changes anything of the kind. It is no use of
+    /// them.
     pub(super) async fn connections_changed(
         &self,
         account: AccountId,

@@ -89,6 +89,7 @@ impl Commands {
 
     /// Forgets an environment. Boxes in it go on without its settings and its connections.
     pub async fn remove_environment(&self, caller: &Caller, name: &str) -> Result<(), Trouble> {
+        let _alone = self.0.wiring.lock().await;
         let (account, asked) = (caller.account, name.to_owned());
         let removed = self.beside(move |beside| beside.remove_environment(account, &asked));
         if !removed.await? {

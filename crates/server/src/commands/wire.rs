@@ -82,14 +82,16 @@ impl Commands {
     ) -> Result<Arc<View>, Trouble> {
         let (call, _) = self.acting(caller, id, false).await?;
         let done = async {
-            let _alone = self.0.wiring.lock().await;
-            again()?;
-            let patch = Patch {
-                wiring: Some(Box::new(change)),
-                ..Patch::default()
+            let view = {
+                let _alone = self.0.wiring.lock().await;
+                again()?;
+                let patch = Patch {
+                    wiring: Some(Box::new(change)),
+                    ..Patch::default()
+                };
+                let answer = self.0.engine.patch(id, patch).await;
+                answer.map_err(|error| ask(error, id))?.view
             };
-            let answer = self.0.engine.patch(id, patch).await;
-            let view = answer.map_err(|error| ask(error, id))?.view;
             self.0.boxds.wires().renew(id).await;
             Ok(view)
         };

@@ -138,7 +138,7 @@ impl Wires {
     }
 
     /// A box has just begun to run: opens what it has, before its first call.
-    pub(crate) async fn open(&self, id: BoxId, record: &Record) {
+    pub(crate) async fn open(&self, id: BoxId, record: &Arc<Record>) {
         if !self.concerns(record) {
             return;
         }
@@ -157,7 +157,8 @@ impl Wires {
         let Some(view) = rest.engine.views().get(id) else {
             return;
         };
-        if view.sandbox.state == State::Ready && self.concerns(&view.record) {
+        let concerns = self.concerns(&view.record) || self.lock().contains_key(&id);
+        if view.sandbox.state == State::Ready && concerns {
             self.bring_up(id, &view.record).await;
         }
     }
@@ -199,12 +200,15 @@ impl Wires {
         !record.services.is_empty() || self.0.networks.has_any(record.account)
     }
 
-    async fn bring_up(&self, id: BoxId, record: &Record) {
+    async fn bring_up(&self, id: BoxId, record: &Arc<Record>) {
         let Some(rest) = self.0.rest.get() else {
             return;
         };
         let wired = self.wired(id);
         let _turn = wired.turn.lock().await;
+        // Whoever had the turn before may have waited for it: the record of now counts.
+        let view = rest.engine.views().get(id);
+        let record = view.as_ref().map_or(record, |view| &view.record);
         let source = Source {
             id,
             account: record.account,
@@ -212,9 +216,13 @@ impl Wires {
         let endpoints = self.0.networks.of_box(&rest.beside, source).await;
         let endpoints = endpoints.unwrap_or_else(|error| {
             tracing::warn!(%id, %error, "its environment could not be read");
-            Vec::new()
+            None
         });
-        let (names, wanted) = plan(record, &endpoints);
+        let has_nothing = lock(&wired.names).is_none() && lock(&wired.ports).is_empty();
+        if endpoints.is_none() && record.services.is_empty() && has_nothing {
+            return;
+        }
+        let (names, wanted) = plan(record, &endpoints.unwrap_or_default());
         wired.keep_only(&wanted).await;
         for (spot, way) in wanted {
             if lock(&wired.ports).contains_key(&spot) {

@@ -187,14 +187,14 @@ impl Networks {
         all.get(&account).is_some_and(|of| !of.is_empty())
     }
 
-    /// What a box reaches, each at an address of its own.
+    /// What a box reaches, each at an address of its own; `None` for one that is in no environment.
     pub(super) async fn of_box(
         &self,
         beside: &Arc<Beside>,
         source: Source,
-    ) -> Result<Vec<(Ipv4Addr, Endpoint)>, StoreError> {
+    ) -> Result<Option<Vec<(Ipv4Addr, Endpoint)>>, StoreError> {
         if !self.has_any(source.account) {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let beside = Arc::clone(beside);
         let read = tokio::task::spawn_blocking(move || beside.given(source.id)).await;
@@ -203,14 +203,14 @@ impl Networks {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         let Some(environment) = given.environment else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let connections = self.of(source.account, &environment);
         let endpoints: BTreeSet<Endpoint> = connections
             .into_iter()
             .flat_map(|connection| connection.endpoints)
             .collect();
-        Ok(placed(endpoints))
+        Ok(Some(placed(endpoints)))
     }
 
     /// How endpoints are, at most 10 s ago.
