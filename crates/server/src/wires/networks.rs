@@ -215,11 +215,12 @@ impl Networks {
 
     /// How endpoints are, at most 10 s ago.
     pub async fn look(&self, endpoints: &[Endpoint]) -> Vec<Look> {
-        let looks = endpoints.iter().map(|endpoint| self.look_at(endpoint));
-        stream::iter(looks)
-            .buffered(LOOKS_AT_A_TIME)
-            .collect()
-            .await
+        let mut looks = Vec::with_capacity(endpoints.len());
+        for endpoint in endpoints {
+            looks.push(self.look_at(endpoint));
+        }
+        let looks = stream::iter(looks).buffered(LOOKS_AT_A_TIME);
+        looks.collect().await
     }
 
     async fn look_at(&self, Endpoint { host, port, .. }: &Endpoint) -> Look {
