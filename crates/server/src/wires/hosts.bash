@@ -4,6 +4,7 @@ umask 022
 new=$(mktemp /run/icebox-hosts.XXXXXX)
 trap 'rm -f "$new"' EXIT
 if [ -e /etc/hosts ]; then
+  [ -f /etc/hosts ] || { echo "it is no file" >&2; exit 1; }
   # grep ends with 1 when no line is left.
   grep -v '# icebox$' /etc/hosts >"$new" || [ $? = 1 ]
   # A last line without an end must not swallow ours.

@@ -27,9 +27,11 @@ pub(super) fn listen(
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    let listener = made.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => NoListener::Taken(port),
-        _ => unreachable(error),
+    let listener = made.map_err(|error| {
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return NoListener::Taken(port);
+        }
+        unreachable(error)
     })?;
     let connections = host.connections.clone();
     let held = connections.hold(id, || Ok(listener));
