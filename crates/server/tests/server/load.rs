@@ -1,5 +1,6 @@
 //! A rough measure, not a benchmark: many frozen boxes are cheap, and the loop keeps up.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -11,7 +12,8 @@ use icebox_server::boxd::Boxds;
 use icebox_server::clock::Clock;
 use icebox_server::driver::fake::Fake;
 use icebox_server::driver::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, Listener, NoConnection,
+    NoListener, Stream,
 };
 use icebox_server::engine::{Engine, Parts};
 use icebox_server::store::{Batch, Put, Store};
@@ -139,6 +141,9 @@ impl Driver for AllFrozen {
     }
     async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, NoConnection> {
         Err(NoConnection::Unreachable("not here".into()))
+    }
+    async fn listen(&self, _: BoxId, _: Ipv4Addr, _: u16) -> Result<Box<dyn Listener>, NoListener> {
+        Err(NoListener::Unreachable("not here".into()))
     }
 }
 
