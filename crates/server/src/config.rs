@@ -64,11 +64,12 @@ pub enum TlsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookSettings {
-    /// Whose webhooks may go to addresses that are not on the public internet: loopback, private networks, link-local ones.
+    /// Whose webhooks, and whose boxes' services in mode `external`, may go to addresses that are not on the public internet:
+    /// loopback, private networks, link-local ones.
     pub private_addresses: PrivateAddresses,
 }
 
-/// Whose webhooks may go to addresses that are not on the public internet.
+/// Whose webhooks and services may go to addresses that are not on the public internet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrivateAddresses {

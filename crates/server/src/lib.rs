@@ -12,6 +12,7 @@ pub mod cookies;
 pub mod driver;
 pub mod edge;
 pub mod engine;
+pub mod outside;
 pub mod random;
 pub mod record;
 pub mod sessions;
@@ -24,6 +25,7 @@ pub mod usage;
 pub mod vault;
 pub mod webhooks;
 mod whole_file;
+pub mod wires;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
+use crate::outside::Reach;
 use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
 use crate::tls::{Tls, TlsError};
@@ -108,6 +111,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let keys = Arc::new(store.keys(&config.data, clock.now())?);
     let sessions = Sessions::load(Arc::clone(&keys), clock.clone(), store.sessions()?)?;
     let keep = keep(&config, &store)?;
+    let beside = Arc::clone(keep.beside());
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
@@ -119,6 +123,10 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         prices: config.prices,
     })
     .await?;
+    let reach = Reach::new(config.webhooks.private_addresses, hooks.admin()?);
+    boxds
+        .wires()
+        .attach(engine.clone(), &boxds, beside, reach)?;
     let commands = Commands::new(
         engine.clone(),
         boxds,
@@ -128,8 +136,9 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         reader,
         outbox,
         keep,
+        reach,
     );
-    let webhooks = Webhooks::start(commands.clone(), hooks)?;
+    let webhooks = Webhooks::start(commands.clone(), hooks, reach);
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
     tokio::spawn(usage.run(views, driver, clock.clone()));
     let edge = Edge::new(commands.clone());

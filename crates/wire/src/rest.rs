@@ -47,6 +47,9 @@ pub struct StartRequest {
     /// Named ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRequest>,
+    /// Where every service declared here leads, but for links: `http://` or `https://`, a host, and perhaps a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_base_url: Option<String>,
     /// Only who has a signed link may look at the box's URLs (rule 8.8); anybody who has one when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
@@ -98,16 +101,25 @@ pub struct SizeRequest {
 }
 
 /// A named port of a box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceRequest {
-    /// The name its URL begins with.
+    /// The name its URL begins with, and by which programs in the box reach it.
     pub name: String,
     /// The port inside the box.
     pub port: u16,
     /// Whether people open it in a browser.
     #[serde(default)]
     pub web: bool,
+    /// Where the program really listens, or the port in the box of `fromBox`; the same port when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<u16>,
+    /// The id of another box of the account: the name leads there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_box: Option<String>,
+    /// A published version to run under the name. No box can: it is refused, with what to do instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// `policy` in a request: the name of a preset, or fields to change.
@@ -414,6 +426,7 @@ mod session;
 mod snapshot;
 mod view;
 mod webhook;
+mod wire;
 pub use account::*;
 pub use capacity::*;
 pub use files::*;
@@ -424,6 +437,7 @@ pub use session::*;
 pub use snapshot::*;
 pub use view::*;
 pub use webhook::*;
+pub use wire::*;
 
 /// Reads a field that may be `null`, so that "absent" and "null" stay apart.
 fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>

@@ -327,6 +327,7 @@ export const ja: Words = {
 		build: 'ビルド',
 		sync: 'ファイル送信',
 		wire: 'ネットワーク',
+		scene: '表示画面',
 		shot: '画像',
 		device: 'スマホ',
 		start: '起動',

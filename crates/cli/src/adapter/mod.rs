@@ -346,6 +346,8 @@ impl Again {
             | "sandbox_wake"
             | "sandbox_stop"
             | "sandbox_secrets"
+            | "sandbox_scene"
+            | "sandbox_wire"
             | "sandbox_versions"
             | "sandbox_environments"
             | "sandbox_publish_version" => Self::Freely,

@@ -16,6 +16,7 @@ mod open;
 mod ps;
 mod queue;
 mod restore;
+mod scene;
 mod secret;
 mod serve;
 mod snapshot;
@@ -26,6 +27,7 @@ mod tell;
 mod tls;
 mod wake;
 mod webhook;
+mod wire;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -61,6 +63,8 @@ pub(crate) enum Verb {
     Stop(stop::Stop),
     Restore(restore::Restore),
     Secret(secret::Secret),
+    Wire(wire::Wire),
+    Scene(scene::Scene),
     Tell(tell::Tell),
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
@@ -92,6 +96,8 @@ impl Verb {
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
             Self::Secret(verb) => verb.run(),
+            Self::Wire(verb) => verb.run(),
+            Self::Scene(verb) => verb.run(),
             Self::Tell(verb) => verb.run(),
             Self::Fork(verb) => verb.run(),
             Self::Snapshot(verb) => verb.run(),
@@ -125,6 +131,8 @@ impl Verb {
             Self::Key(verb) => verb.json(),
             Self::Tls(verb) => verb.json(),
             Self::Secret(verb) => verb.json(),
+            Self::Wire(verb) => verb.remote.json,
+            Self::Scene(verb) => verb.remote.json,
             Self::Tell(verb) => verb.remote.json,
             Self::Webhook(verb) => verb.json(),
             Self::Mcp(verb) => verb.remote.json,
@@ -151,6 +159,8 @@ impl Verb {
             | Self::Stop(_)
             | Self::Restore(_)
             | Self::Secret(_)
+            | Self::Wire(_)
+            | Self::Scene(_)
             | Self::Tell(_)
             | Self::Fork(_)
             | Self::Snapshot(_)

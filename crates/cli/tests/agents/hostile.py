@@ -78,6 +78,8 @@ def every_tool(box):
         "sandbox_get": {"id": box, "path": "nosuch"},
         "sandbox_sync": {"id": box, "localPath": "/", "dest": "x"},
         "sandbox_pull": {"id": box, "path": "x", "localPath": "/"},
+        "sandbox_wire": {"id": "nosuch", "service": "api", "port": 80},
+        "sandbox_scene": {"id": "nosuch", "service": "api"},
         "sandbox_secrets": {"id": box, "names": ["NOSUCH"]},
         "sandbox_status": {"id": box},
         "sandbox_list": {},

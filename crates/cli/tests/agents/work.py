@@ -174,6 +174,22 @@ async def words(client, box):
     assert (await call(client, "sandbox_feedback", id=box, **feedback))["ok"] is True
 
 
+async def names(client, box, other):
+    serve = "exec python3 -m http.server 8090 --bind 127.0.0.1"
+    up = await run(client, box, serve, "serve", background=True, readyPort=8090)
+    wired = icebox("wire", other, "peer:80", "--link", box, "--target-port", "8090")
+    assert wired.returncode == 0 and f"port 8090 of box {box}" in wired.stdout, wired
+    done = await run(client, other, "curl -sS -o /dev/null -w '%{http_code}' peer/")
+    assert done["stdout"] == "200", done
+    assert icebox("wire", other).stdout == wired.stdout
+    assert f"peer of box {other} is port 8090 here" in icebox("status", box).stdout
+    scene = icebox("scene", other, "http://peer/a")
+    assert scene.stdout.startswith(f"http://8090-{box}.") and scene.stdout.endswith("/a\n"), scene
+    refused = await call(client, "sandbox_wire", True, id=box, service="self", port=80, fromBox=box)
+    assert "another box" in refused, refused
+    await call(client, "sandbox_procs", id=box, action="stop", bgId=up["bgId"])
+
+
 async def baseline(client, box):
     git = ["git", "-C", str(PROJECT), "-c", "user.name=t", "-c", "user.email=t@localhost"]
     (PROJECT / "one").write_text("changed\n")
@@ -196,6 +212,7 @@ async def work():
         # First, for what a box was given goes into its builds, too.
         await builds(client, box, other)
         await known(client, other)
+        await names(client, box, other)
         for step in (secrets, servers, databases, words, baseline):
             await step(client, box)
         for each in (box, other):

@@ -21,6 +21,7 @@ mod terminal;
 mod view;
 mod webhooks;
 mod who;
+mod wiring;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -162,6 +163,17 @@ pub fn router(app: App) -> Router {
             "/v1/environments/{name}/services/{service}",
             put(keep::set_service).delete(keep::remove_service),
         )
+        .route("/v1/environments/{name}/connections", post(wiring::connect))
+        .route(
+            "/v1/environments/{name}/connections/{id}",
+            delete(wiring::disconnect),
+        )
+        .route(
+            "/v1/environments/{name}/connections/{id}/endpoints",
+            put(wiring::set_endpoints),
+        )
+        .route("/v1/boxes/{id}/wire", post(wiring::wire))
+        .route("/v1/boxes/{id}/scene", post(wiring::scene))
         .route("/v1/versions", get(keep::versions).post(keep::publish))
         .route("/v1/feedback", get(keep::all_feedback).post(keep::feedback))
         .route("/v1/boxes/{id}/secrets", post(keep::give))

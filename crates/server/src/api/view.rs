@@ -11,7 +11,7 @@ use icebox_lifecycle::{Forecast, Status, Tier, Time};
 use icebox_wire::rest;
 use serde_json::{Map, Value};
 
-use super::{App, capacity};
+use super::{App, capacity, wiring};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
 use crate::edge::Failure;
@@ -38,6 +38,9 @@ const FIELDS: &[&str] = &[
     "snapshotError",
     "agent",
     "services",
+    "links",
+    "linkedFrom",
+    "connections",
     "sceneUrl",
     "webUrl",
     "takeoverUrl",
@@ -92,8 +95,12 @@ impl App {
             fields.is_none_or(named)
         };
         let mut shown = self.describe(caller, view).await?;
-        if asks("environment") {
+        if asks("environment") || asks("connections") {
             shown.environment = self.commands.environment_of(view.id()).await?;
+        }
+        if let Some(environment) = shown.environment.as_deref().filter(|_| asks("connections")) {
+            let of = self.commands.connections(view.record.account, environment);
+            shown.connections = of.await;
         }
         if ["running", "health", "boxdVersion", "disk"]
             .iter()
@@ -169,19 +176,12 @@ impl App {
                 .and_then(|frozen| frozen.snapshot_error.as_deref())
                 .map(str::to_owned),
             agent: self.agent(caller, view, now),
-            services: record
-                .services
-                .iter()
-                .map(|service| rest::ServiceView {
-                    name: service.name.clone(),
-                    port: service.port,
-                    url: Some(urls.of_place(view.id(), &service.name)),
-                    web: service.web,
-                    last_proxy_error: failures.get(&service.name).map(proxy_error),
-                })
-                .collect(),
-            scene_url: urls.first(view.id(), record, |_| true),
-            web_url: urls.first(view.id(), record, |service| service.web),
+            services: wiring::services(self, view, &failures),
+            links: wiring::links(self, view),
+            linked_from: wiring::linked_from(self, view),
+            connections: Vec::new(),
+            scene_url: urls.scene(view.id(), record),
+            web_url: urls.web(view.id(), record),
             private: record.private.then_some(true),
             environment: None,
             running: None,
@@ -238,7 +238,7 @@ fn freeze(forecast: &Forecast) -> Option<rest::FreezeView> {
     })
 }
 
-fn proxy_error(failure: &Failure) -> rest::ProxyErrorView {
+pub(super) fn proxy_error(failure: &Failure) -> rest::ProxyErrorView {
     rest::ProxyErrorView {
         at: timestamp(failure.at),
         status: failure.status,

@@ -370,7 +370,7 @@ fn step(request: &ExecRequest, exec_id: &str, at: Time) -> Option<HistoryStep> {
         kind: "exec",
         summary: cut(&request.cmd, SUMMARY_LEN),
         note: request.note.clone(),
-        detail: request.background.then_some("background"),
+        detail: request.background.then(|| "background".into()),
         target: None,
         ending: Ending::default(),
     })

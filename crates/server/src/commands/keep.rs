@@ -35,6 +35,14 @@ impl Keep {
     }
 }
 
+impl Keep {
+    /// The tables.
+    #[must_use]
+    pub fn beside(&self) -> &Arc<Beside> {
+        &self.beside
+    }
+}
+
 /// Some boxes.
 pub(super) struct Boxes(RwLock<HashSet<BoxId>>);
 

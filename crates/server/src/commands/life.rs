@@ -122,6 +122,7 @@ impl Commands {
             e2b: None,
             private: request.private,
             link_secret: None,
+            wiring: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
         Ok(answer.map_err(|error| ask(error, id))?.view)

@@ -4,6 +4,7 @@
 mod account;
 mod build;
 pub mod check;
+mod connections;
 mod downloads;
 mod environments;
 mod events;
@@ -25,6 +26,7 @@ mod presence;
 mod reach;
 mod ready;
 mod room;
+mod scene;
 mod secrets;
 mod snapshots;
 mod start;
@@ -32,6 +34,7 @@ mod terminal;
 pub mod trouble;
 mod versions;
 mod wait;
+mod wire;
 
 use std::sync::Arc;
 
@@ -45,6 +48,7 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::forward::Upstreams;
 use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, Patience, View};
+use crate::outside::Reach;
 use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
 use crate::usage::Usage;
@@ -93,6 +97,10 @@ struct Inner {
     /// Free places for terminals.
     terminals: Arc<Semaphore>,
     keep: Keep,
+    /// Whose services may lead into private networks.
+    reach: Reach,
+    /// Held while somebody changes where a name leads, so that what was looked at for that is still so.
+    wiring: tokio::sync::Mutex<()>,
     disks: inside::Disks,
 }
 
@@ -112,6 +120,7 @@ impl Commands {
         reader: Reader,
         outbox: Reader,
         keep: Keep,
+        reach: Reach,
     ) -> Self {
         Self(Arc::new(Inner {
             engine,
@@ -127,6 +136,8 @@ impl Commands {
             looks: look::Looks::default(),
             terminals: Arc::new(Semaphore::new(terminal::MOST)),
             keep,
+            reach,
+            wiring: tokio::sync::Mutex::default(),
             disks: inside::Disks::default(),
         }))
     }
@@ -159,6 +170,12 @@ impl Commands {
     #[must_use]
     pub fn boxds(&self) -> &Boxds {
         &self.0.boxds
+    }
+
+    /// Whether the services of an account may lead into private networks.
+    #[must_use]
+    pub fn private_too(&self, account: AccountId) -> bool {
+        self.0.reach.private_too(account)
     }
 
     /// Which conversations are there (rule 7.2).

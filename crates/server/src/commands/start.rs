@@ -79,6 +79,8 @@ impl Commands {
         let limits = &self.0.config.limits;
         let host = self.0.driver.capabilities();
         let begins = self.begin_with(caller, &request)?;
+        let external = request.external_base_url.as_deref();
+        let services = self.new_services(caller, request.services, external)?;
         let mut record = Record {
             account: caller.account,
             name: request.name,
@@ -87,11 +89,12 @@ impl Commands {
             size: check::size(request.size.as_ref(), limits, &host)?,
             env: request.env.into(),
             metadata: request.metadata.into(),
-            services: check::services(request.services)?,
+            services,
             e2b: None,
             private: request.private.unwrap_or(false),
             link_secret: None,
             origin: None,
+            scene: None,
         };
         if let Some((snapshot, memory)) = begins {
             let asked = request.size.unwrap_or_default();
@@ -231,6 +234,7 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         ("size", request.size.is_some()),
         ("env", !request.env.is_empty()),
         ("services", !request.services.is_empty()),
+        ("externalBaseUrl", request.external_base_url.is_some()),
         ("secrets", !request.secrets.is_empty()),
         ("environment", request.environment.is_some()),
         ("idleTimeoutMin", request.idle_timeout_min.is_some()),

@@ -3,12 +3,14 @@
 //! memory and a daemon that runs a handful of commands; nothing of it touches the machine.
 
 mod boxd;
+mod inside;
+mod listener;
 mod program;
 mod script;
 mod world;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -16,10 +18,9 @@ use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::conformance::Inside;
 use super::{
-    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection,
-    Origin, Stream,
+    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, Listener,
+    NoConnection, NoListener, Origin, Stream,
 };
 
 use script::Script;
@@ -67,6 +68,8 @@ struct FakeBox {
     ended: Option<String>,
     /// Where its programs really listen, by their port in the box.
     programs: HashMap<u16, SocketAddr>,
+    /// The same of the server's own sockets in it.
+    listeners: HashMap<u16, SocketAddr>,
 }
 
 /// A snapshot of one.
@@ -263,6 +266,7 @@ impl FakeBox {
             connected: CancellationToken::new(),
             ended: None,
             programs: HashMap::new(),
+            listeners: HashMap::new(),
         }
     }
 
@@ -278,6 +282,7 @@ impl FakeBox {
     fn disconnect(&mut self) {
         self.connected.cancel();
         self.connected = CancellationToken::new();
+        self.listeners.clear();
     }
 
     fn seen(&self) -> Seen {
@@ -459,7 +464,9 @@ impl Driver for Fake {
             if found.processes != Processes::Running {
                 return Err(unreachable("it does not run"));
             }
-            (found.connected.clone(), found.programs.get(&port).copied())
+            let listener = found.listeners.get(&port);
+            let program = found.programs.get(&port).or(listener).copied();
+            (found.connected.clone(), program)
         };
         if port == BOXD_PORT {
             return Ok(boxd::connection(self.clone(), id, connected));
@@ -467,31 +474,14 @@ impl Driver for Fake {
         let program = program.ok_or(NoConnection::NothingListens)?;
         program::connection(program, connected).await
     }
-}
 
-#[async_trait]
-impl Inside for Fake {
-    async fn write_file(&self, id: BoxId, name: &str, content: &str) {
-        if let Some(found) = self.world().boxes.get_mut(&id) {
-            found.files.insert(name.to_owned(), content.to_owned());
-        }
-    }
-
-    async fn read_file(&self, id: BoxId, name: &str) -> Option<String> {
-        self.world().boxes.get(&id)?.files.get(name).cloned()
-    }
-
-    async fn remember(&self, id: BoxId, word: &str) {
-        if let Some(found) = self.world().boxes.get_mut(&id) {
-            found.memory.word = Some(word.to_owned());
-        }
-    }
-
-    async fn recall(&self, id: BoxId) -> Option<String> {
-        let world = self.world();
-        let found = world.boxes.get(&id)?;
-        let runs = found.processes == Processes::Running;
-        found.memory.word.clone().filter(|_| runs)
+    async fn listen(
+        &self,
+        id: BoxId,
+        _: Ipv4Addr,
+        port: u16,
+    ) -> Result<Box<dyn Listener>, NoListener> {
+        listener::listen(self.clone(), id, port).await
     }
 }
 

@@ -180,6 +180,26 @@ pub(super) fn entered(cookie: &str) -> Response<Body> {
     response
 }
 
+/// Sends somebody on to the box that a service leads to. The method stays what it is.
+pub(super) fn lives_at(url: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let headers = response.headers_mut();
+    ours(headers, "text/plain");
+    if let Ok(url) = HeaderValue::from_str(url) {
+        headers.insert(LOCATION, url);
+    }
+    response
+}
+
+/// The answer to a program in a box whose request could not be passed on to where its service leads.
+pub(crate) fn not_passed_on(why: &str) -> Response<Body> {
+    let mut response = Response::new(json_body(&json!({ "error": why })));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    ours(response.headers_mut(), "application/json");
+    response
+}
+
 /// Whether the program itself says that something is wrong with it.
 pub(super) fn is_failure<B>(response: &Response<B>) -> bool {
     response.status().is_server_error()

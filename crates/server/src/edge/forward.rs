@@ -1,4 +1,4 @@
-//! Passes one request on to a program in a box, and its answer back. Both stream; nothing is kept. Owns what a proxy must
+//! Passes one request on to a program in a box, or where its service leads, and the answer back. Both stream; nothing is kept. Owns what a proxy must
 //! leave out, what it adds, and tunnels (WebSockets and every other `Upgrade`). Knows no rules, no host names and no pages:
 //! whoever calls it has decided that the request may go through.
 
@@ -24,6 +24,8 @@ use icebox_lifecycle::BoxId;
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::sync::CancellationToken;
 
+use super::elsewhere;
+pub use super::elsewhere::Place;
 pub use super::pool::{ForwardError, Upstreams};
 use super::pool::{Line, Reuse};
 use crate::{cookies, sessions};
@@ -49,9 +51,9 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What a client could pretend to be a proxy with.
 const PROXY_WORDS: [&str; 3] = ["forwarded", "x-real-ip", "x-client-ip"];
@@ -68,8 +70,8 @@ pub struct Arrival {
 pub struct Way<'a> {
     /// The box.
     pub id: BoxId,
-    /// The port in it.
-    pub port: u16,
+    /// What its request is for.
+    pub place: Place<'a>,
     /// `http` or `https`, as the client sees it.
     pub scheme: &'a str,
     /// How long to wait for something to listen on the port.
@@ -87,6 +89,10 @@ impl Upstreams {
         let (mut parts, body) = request.into_parts();
         let client_upgrade = parts.extensions.remove::<OnUpgrade>();
         let upgrade = rewrite(&mut parts, way.scheme);
+        if let Place::Elsewhere { target, .. } = way.place {
+            elsewhere::address(&mut parts, target)?;
+        }
+        let spot = way.place.spot();
         let repeatable = body.is_end_stream() && is_safe(&parts.method);
         let reuse = match (&upgrade, repeatable) {
             (Some(_), _) => Reuse::None,
@@ -98,7 +104,7 @@ impl Upstreams {
             Some(held) => Body::new(held.hold(body)),
             None => body,
         };
-        let mut line = self.line(way.id, way.port, reuse, way.patience).await?;
+        let mut line = self.line(way.id, &spot, reuse, way.patience).await?;
         let again = (line.used_before && repeatable).then(|| parts.clone());
         let mut request = Request::from_parts(parts, body);
         if let Some(held) = &held {
@@ -113,9 +119,7 @@ impl Upstreams {
             let again =
                 unsent.or_else(|| again.map(|parts| Request::from_parts(parts, Body::empty())));
             if let Some(again) = again {
-                line = self
-                    .line(way.id, way.port, Reuse::None, way.patience)
-                    .await?;
+                line = self.line(way.id, &spot, Reuse::None, way.patience).await?;
                 sent = send(&mut line, again).await;
             }
         }

@@ -3,6 +3,7 @@
 
 mod activity;
 mod answer;
+mod elsewhere;
 mod failures;
 pub mod forward;
 mod framing;
@@ -33,6 +34,8 @@ use host::{For, Names};
 use urls::Urls;
 use wakes::Wakes;
 
+pub(crate) use answer::not_passed_on;
+pub(crate) use elsewhere::climbs;
 pub use failures::Failure;
 pub(crate) use host::is_box_host;
 

@@ -19,6 +19,7 @@ use super::deadlines::Deadlines;
 use super::effects::Effects;
 use super::ends::Ends;
 use super::inbox::{Admitted, Answer, AskError, Asker, Call, Message, NewBox, Reply, Sender};
+use super::links::Links;
 use super::room::{Held, Rooms};
 use super::saves::{SaveChanges, Saves};
 use super::views::Views;
@@ -52,6 +53,7 @@ pub(super) struct Core {
     pub(super) billing: Billing,
     pub(super) saves: Saves,
     pub(super) behind: Behind,
+    pub(super) links: Links,
     ends: Arc<Ends>,
     pub(super) counters: Arc<Counters>,
     policies: Shared<Policy>,
@@ -132,6 +134,7 @@ impl Core {
             billing: Billing::new(accounts, parts.prices),
             saves,
             behind: Behind::default(),
+            links: Links::default(),
             ends,
             counters,
             policies: Shared::default(),
@@ -293,20 +296,11 @@ impl Core {
 
     fn call(&mut self, turn: &mut Turn, call: Call, reply: Reply) {
         let id = call.id;
-        let ask = Ask::Call {
-            kind: call.kind,
-            writes: call.writes,
-        };
-        let mut taken = self.admit(turn, id, &ask);
+        let mut taken = self.admit(turn, id, &call.ask);
         if let Ok(Admitted::Accepted) = taken {
-            let began = Event::CallBegan {
-                call: call.call,
-                kind: call.kind,
-                agent: call.agent.clone(),
-            };
-            match self.room_for(turn, id, &began, call.asker) {
+            match self.room_for(turn, id, &call.began, call.asker) {
                 Ok(true) => {
-                    self.step(turn, id, began);
+                    self.step(turn, id, call.began);
                 }
                 Ok(false) => return self.rooms.keep(Held::Call(call, reply)),
                 Err(error) => taken = Err(error),
@@ -389,6 +383,7 @@ impl Core {
 
     /// Commits the turn, then acts. Gives back what has to be taken up again because the commit failed.
     pub(super) fn finish(&mut self, mut turn: Turn) -> Result<(), Vec<Message>> {
+        self.follow_links(&mut turn);
         self.keep_warm(&mut turn);
         self.follow_saves(&mut turn);
         self.sweep(&mut turn);

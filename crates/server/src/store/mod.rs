@@ -3,6 +3,7 @@
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
 mod beside;
+mod connections;
 mod credits;
 mod events;
 mod gaps;

@@ -204,6 +204,18 @@ const STEPS: &[&str] = &[
         body TEXT NOT NULL
     ) WITHOUT ROWID;
 ",
+    // What the boxes of an environment reach in networks that the host reaches.
+    "
+    CREATE TABLE environment_connections (
+        account INTEGER NOT NULL,
+        environment TEXT NOT NULL,
+        id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        endpoints TEXT NOT NULL,
+        PRIMARY KEY (account, environment, id)
+    ) WITHOUT ROWID;
+",
 ];
 
 /// Brings a file up to date; refuses one from a newer server.

@@ -1,5 +1,6 @@
 //! A rough measure, not a benchmark: many frozen boxes are cheap, and the loop keeps up.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -10,7 +11,8 @@ use icebox_server::boxd::Boxds;
 use icebox_server::clock::Clock;
 use icebox_server::driver::fake::Fake;
 use icebox_server::driver::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, Listener, NoConnection,
+    NoListener, Stream,
 };
 use icebox_server::engine::{Engine, Parts};
 use icebox_server::store::{Batch, Put, Store};
@@ -150,6 +152,9 @@ impl Driver for AllFrozen {
     async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, NoConnection> {
         Err(NoConnection::Unreachable("not here".into()))
     }
+    async fn listen(&self, _: BoxId, _: Ipv4Addr, _: u16) -> Result<Box<dyn Listener>, NoListener> {
+        Err(NoListener::Unreachable("not here".into()))
+    }
 }
 
 /// Rows of frozen boxes, all of one account, used one second after the other.
@@ -174,6 +179,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         link_secret: None,
         e2b: None,
         origin: None,
+        scene: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

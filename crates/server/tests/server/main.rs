@@ -26,3 +26,4 @@ mod steps;
 mod tls;
 mod wake;
 mod webhooks;
+mod wiring;

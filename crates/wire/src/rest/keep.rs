@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ConnectionView;
+
 /// Body of `PUT /v1/secrets/{NAME}`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +76,12 @@ pub struct EnvironmentView {
     pub created_at: Timestamp,
     /// Its services.
     pub services: Vec<EnvironmentServiceView>,
+    /// Whether all its connections are online; absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connector_online: Option<bool>,
+    /// Ways into networks that the server reaches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionView>,
     /// How many boxes in it are not stopped.
     pub active_boxes: usize,
 }

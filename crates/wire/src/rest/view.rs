@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{DiskView, Keeps, RunningView, WaitView};
+use super::{ConnectionView, DiskView, Keeps, LinkInView, LinkOutView, RunningView, WaitView};
 
 /// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -127,6 +127,15 @@ pub struct BoxView {
     /// Its named ports.
     #[serde(default)]
     pub services: Vec<ServiceView>,
+    /// What leads from it to other boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkOutView>,
+    /// What leads to it from other boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked_from: Vec<LinkInView>,
+    /// What its environment lets it reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionView>,
     /// Where a browser finds the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene_url: Option<String>,
@@ -242,14 +251,33 @@ pub struct ServiceView {
     pub name: String,
     /// Its port inside the box.
     pub port: u16,
-    /// Where a browser finds it.
+    /// Where the program really listens, or the port in the box of `fromBox`; absent when it is `port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<u16>,
+    /// What `name:port` reaches in the box: `box`, its own program; `external`, a server elsewhere; `link`, another box.
+    #[serde(default = "own_program")]
+    pub mode: String,
+    /// Where a server elsewhere is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_base_url: Option<String>,
+    /// The box that it leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_box: Option<String>,
+    /// Where a browser finds it; of a link, at the box that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Whether people open it in a browser.
     pub web: bool,
+    /// Why the name does not lead there at the moment, or the latest connection did not; tried again by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
     /// The latest request in the last half hour that did not get through (rule 8.7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_proxy_error: Option<ProxyErrorView>,
+}
+
+fn own_program() -> String {
+    "box".to_owned()
 }
 
 /// A request through a URL that did not get through, or that the program itself failed.

@@ -148,6 +148,7 @@ fn new_box(
             network,
         })),
         origin: None,
+        scene: None,
     };
     if let Some(snapshot) = &begins {
         continues(&mut record, snapshot, snapshot.memory, size);

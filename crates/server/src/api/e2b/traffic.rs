@@ -21,7 +21,7 @@ use super::error;
 use super::input::box_id;
 use crate::commands::{Commands, Kind, Trouble};
 use crate::driver::BOXD_PORT;
-use crate::edge::forward::{ForwardError, Way};
+use crate::edge::forward::{ForwardError, Place, Way};
 use crate::edge::hangup::Hangup;
 use crate::engine::{CallUnderWay, View};
 
@@ -92,7 +92,7 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
     let stream = port == BOXD_PORT && COMMAND_STREAMS.contains(&request.uri().path());
     let way = Way {
         id,
-        port,
+        place: Place::Port(port),
         scheme: app.edge.urls().scheme(),
         patience: if port == BOXD_PORT {
             DAEMON_PATIENCE
@@ -118,12 +118,15 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
             let text = "too many connections into this sandbox are open";
             error::unreachable(id.as_str(), text)
         }
-        Err(broke @ (ForwardError::BrokeOff(_) | ForwardError::NoHttp(..))) => {
-            match still_there(app, id) {
-                true => error::unreachable(id.as_str(), &broke.to_string()),
-                false => cut_off(id.as_str(), hangup),
-            }
-        }
+        Err(
+            broke @ (ForwardError::BrokeOff(_)
+            | ForwardError::NoHttp(..)
+            | ForwardError::Elsewhere(..)
+            | ForwardError::Circle),
+        ) => match still_there(app, id) {
+            true => error::unreachable(id.as_str(), &broke.to_string()),
+            false => cut_off(id.as_str(), hangup),
+        },
         Err(ForwardError::Unreachable(_)) => gone(id.as_str()),
     }
 }

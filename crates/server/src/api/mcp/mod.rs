@@ -9,6 +9,7 @@ mod keep;
 mod params;
 mod schema;
 mod tools;
+mod wiring;
 
 use std::sync::Arc;
 use std::time::Duration;

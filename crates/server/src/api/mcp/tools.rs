@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::schema::schema;
-use super::{files, keep, params};
+use super::{files, keep, params, wiring};
 use crate::api::input::arguments;
 use crate::api::{App, view};
 use crate::commands::check::{is_exec_id, takes, unfit};
@@ -122,6 +122,25 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             Hints::Destroys,
             |_, _, _| Box::pin(files::needs_the_adapter("sandbox_pull")),
         ),
+        tool::<params::Wire>(
+            "sandbox_wire",
+            "Say where a name leads",
+            "Makes `name:port` in a box lead to the box's own program (mode `box`), to a server elsewhere (mode `external`, \
+             plain HTTP in the box whatever it is there), or to another box (`fromBox`); programs may run already. While a name \
+             leads elsewhere, its port in the box is taken: switch it to `box` before your own program listens there. \
+             Connections that were open before a freeze are closed after it: programs have to connect again. Gives the whole \
+             table. Wakes a frozen box.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(wiring::wire(app, asking, args)),
+        ),
+        tool::<params::Scene>(
+            "sandbox_scene",
+            "Choose what people see first",
+            "Chooses what `sceneUrl` leads to: one of the box's services, or a page. Without it that is the first service. \
+             Wakes a frozen box.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(wiring::scene(app, asking, args)),
+        ),
         tool::<params::Secrets>(
             "sandbox_secrets",
             "Use secrets",
@@ -206,7 +225,8 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "sandbox_environments",
             "List environments",
             "The account's environments: settings of services (their names only), which a box started with `environment` \
-             has as variables for the services it declares. People change them over REST.",
+             has as variables for the services it declares, and what such a box reaches by name in networks of the operator's \
+             (`connections`). People change them over REST.",
             Hints::Reads,
             |app, asking, args| Box::pin(keep::environments(app, asking, args)),
         ),

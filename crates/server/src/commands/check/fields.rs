@@ -52,7 +52,30 @@ const FIELDS: &[(&str, &str)] = &[
         "metadata",
         "an object of at most 64 texts of at most 1000 characters each",
     ),
-    ("services", "a list of at most 32 objects {name, port, web}"),
+    (
+        "services",
+        "a list of at most 32 objects {name, port, web, targetPort, fromBox}",
+    ),
+    ("mode", "`box` or `external`"),
+    (
+        "targetPort",
+        "a whole number from 1 to 65535, and not that of the box's daemon",
+    ),
+    (
+        "externalBaseUrl",
+        "`http://` or `https://`, a host, and perhaps a path, at most 2000 bytes",
+    ),
+    ("fromBox", "the id of another box of the account"),
+    ("version", "left out: a box has no container engine"),
+    ("web", "true or false"),
+    (
+        "scenePaths",
+        "a list of at most 32 paths of at most 200 bytes, each from the `/` and without `..`, `%`, `?` and `#`",
+    ),
+    (
+        "endpoints",
+        "a list of at most 64 of `host:port` or `name=address:port`",
+    ),
     ("secrets", "a list of at most 100 names of secrets"),
     ("names", "a list of 1 to 100 names of secrets"),
     ("value", "a text of 1 to 32768 bytes, none of them NUL"),

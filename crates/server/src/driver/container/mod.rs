@@ -13,6 +13,7 @@ mod doctor;
 mod freeze;
 mod fsutil;
 mod image;
+mod listen;
 mod mount;
 mod netns;
 mod oci;
@@ -28,6 +29,7 @@ mod watches;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
@@ -37,7 +39,8 @@ use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, FreezeMode, Listener, NoConnection,
+    NoListener, Stream,
 };
 use cgroup::Hierarchies;
 use copy::HostFacts;
@@ -303,6 +306,20 @@ impl Driver for ContainerDriver {
         let stream = self.host.connections.register(id, stream);
         let stream = stream.map_err(|error| NoConnection::Unreachable(error.to_string()))?;
         Ok(Box::new(stream))
+    }
+
+    async fn listen(
+        &self,
+        id: BoxId,
+        address: Ipv4Addr,
+        port: u16,
+    ) -> Result<Box<dyn Listener>, NoListener> {
+        let host = Arc::clone(&self.host);
+        let listening =
+            tokio::task::spawn_blocking(move || listen::listen(&host, id, address, port));
+        let listener = listening.await;
+        let listener = listener.map_err(|error| NoListener::Unreachable(error.to_string()))??;
+        Ok(Box::new(listener))
     }
 }
 
