@@ -18,6 +18,9 @@ use serde_json::{Map, Value};
 /// The header that carries the id of a conversation (rule 7.1).
 pub const AGENT_HEADER: &str = "x-psbx-agent";
 
+/// The header of a client of MCP that says when a person's messages arrived, and drops what comes twice.
+pub const CONFIRMS_HEADER: &str = "x-icebox-confirms";
+
 /// The header of an output answer that says at which offset of the stream its body begins.
 pub const OUTPUT_OFFSET_HEADER: &str = "x-icebox-offset";
 
@@ -314,6 +317,9 @@ pub struct ExecResponse {
     /// Whether its deadline ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_out: Option<bool>,
+    /// Why it ended, when it was not by itself: the box had no memory left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<String>,
     /// The last 16 KB of its standard output, as text (bytes that are not UTF-8 are replaced).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,

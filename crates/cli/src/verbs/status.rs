@@ -132,6 +132,11 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
         ));
     }
     facts.extend(view.disk.as_ref().and_then(room));
+    let kills = view.health.as_ref().and_then(|health| health.memory_kills);
+    facts.extend(kills.map(|count| {
+        let text = format!("programs ended for want of it since the box came up: {count}");
+        ("no memory", text)
+    }));
     let (size, image) = (view.size, &view.image);
     let (memory, disk) = (bytes(size.memory_mb << 20), bytes(size.disk_gb << 30));
     facts.push((

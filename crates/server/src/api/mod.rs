@@ -13,6 +13,7 @@ mod input;
 mod keep;
 mod links;
 mod mcp;
+mod metrics;
 mod ops;
 mod procs;
 mod session;
@@ -97,6 +98,7 @@ pub fn router(app: App) -> Router {
         .route("/app/{*path}", get(dashboard::part))
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
+        .route("/metrics", get(metrics::metrics))
         .route("/mcp", any(mcp))
         .route("/v1/host", get(ops::host))
         .route("/v1/account", get(account::own))
@@ -183,6 +185,7 @@ pub fn router(app: App) -> Router {
             "/v1/boxes/{id}/messages",
             get(keep::messages).post(keep::leave_message),
         )
+        .route("/v1/boxes/{id}/messages/received", post(keep::received))
         .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))

@@ -111,9 +111,13 @@ impl App {
                 .inside(caller, &shown.id, asks("disk"))
                 .await?;
             if let Some(daemon) = inside.daemon {
+                // Rule 2.6: the box itself was asked.
+                let now = self.commands.clock().now();
+                shown.observed_at = Some(timestamp(now));
                 let health = shown.health.get_or_insert_default();
                 health.daemon = Some(daemon.to_owned());
                 health.processes = inside.processes;
+                health.memory_kills = (inside.memory_kills > 0).then_some(inside.memory_kills);
             }
             shown.boxd_version = inside.boxd_version;
             shown.running = inside.running;

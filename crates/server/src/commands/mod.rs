@@ -6,11 +6,13 @@ mod build;
 pub mod check;
 mod connections;
 mod downloads;
+mod ends;
 mod environments;
 mod events;
 mod exec;
 mod files;
 mod folder;
+mod handover;
 mod inside;
 mod jobs;
 mod keep;
@@ -55,6 +57,7 @@ use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest, event_view};
 pub use files::{Content, Download, SyncRequest};
+pub use handover::Receipt;
 pub use inside::Inside;
 pub use jobs::Waited;
 pub use keep::Keep;
@@ -230,7 +233,7 @@ impl Commands {
         let step = step
             .map_err(|error| Trouble::internal(&error))?
             .map_err(|error| Trouble::internal(&error))?;
-        Ok(step.map(|step| exec::recorded_view(id, exec_id, step)))
+        Ok(step.map(|step| ends::recorded_view(id, exec_id, step)))
     }
 
     /// Begins a call that acts on a box of the caller, and waits until it is ready.

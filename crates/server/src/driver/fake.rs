@@ -5,6 +5,7 @@
 mod boxd;
 mod inside;
 mod listener;
+mod memory;
 mod program;
 mod script;
 mod world;
@@ -23,6 +24,7 @@ use super::{
     NoConnection, NoListener, Origin, Stream,
 };
 
+use memory::{Ended, Memory, Running};
 use script::Script;
 pub use script::{Behaviour, Gate, Step};
 
@@ -77,32 +79,6 @@ struct FakeBox {
 struct FakeSnapshot {
     files: BTreeMap<String, String>,
     memory: Option<Memory>,
-}
-
-/// What a box has in memory, and a copy on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Memory {
-    word: Option<String>,
-    commands: Vec<Running>,
-}
-
-/// A command in a box.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Running {
-    exec_id: String,
-    cmd: String,
-    background: bool,
-    started_ms: i64,
-    ended: Option<Ended>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-/// How a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Ended {
-    Exit(i32),
-    Signal(&'static str),
 }
 
 impl Fake {
@@ -294,16 +270,6 @@ impl FakeBox {
     }
 }
 
-impl Memory {
-    fn end(&mut self, exec_id: &str, how: &Ended) {
-        for command in &mut self.commands {
-            if command.exec_id == exec_id && command.ended.is_none() {
-                command.ended = Some(how.clone());
-            }
-        }
-    }
-}
-
 #[async_trait]
 impl Driver for Fake {
     fn capabilities(&self) -> Capabilities {
@@ -433,6 +399,11 @@ impl Driver for Fake {
 
     async fn usage(&self, id: BoxId, _: bool) -> Result<Counters, DriverError> {
         self.world().get(id).map(|_| Counters::default())
+    }
+
+    async fn memory_kills(&self, id: BoxId) -> u64 {
+        let found = self.world().get(id).map(|found| found.memory.kills);
+        found.unwrap_or(0)
     }
 
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {

@@ -76,6 +76,13 @@ pub trait Driver: Send + Sync + 'static {
     /// What a running box has used so far; with `disk`, also what its own files take up. Counting stops at a bound.
     async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError>;
 
+    /// How often the kernel ended a program of a running box because the box had no memory left. It may begin anew when the
+    /// box does. Answers at once; a driver that cannot tell says 0.
+    async fn memory_kills(&self, id: BoxId) -> u64 {
+        let _ = id;
+        0
+    }
+
     /// Resolves when the first process of a running box ends, with what is known of its end.
     async fn exited(&self, id: BoxId) -> Result<String, DriverError>;
 

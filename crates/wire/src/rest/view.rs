@@ -303,6 +303,10 @@ pub struct HealthView {
     /// How many processes there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
+    /// How many of its programs the kernel ended since it came up because the box had no memory left; only in such a look,
+    /// and only when there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_kills: Option<u64>,
     /// Requests that did not get through, for every service and for URLs that match none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scene_errors: Vec<SceneErrorView>,
@@ -400,4 +404,25 @@ pub struct EventView {
     /// What that rule came to, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_2_3_a_reader_goes_on_with_words_that_it_does_not_know() {
+        for (word, status) in [
+            ("\"frozen\"", Status::Frozen),
+            ("\"error\"", Status::Error),
+            ("\"unknown\"", Status::Unknown),
+            ("\"hibernating\"", Status::Unknown),
+        ] {
+            assert_eq!(serde_json::from_str::<Status>(word).unwrap(), status);
+        }
+        assert!(!Status::Unknown.is_live());
+        let block = r#"{"kind": "a new kind", "since": "a new field"}"#;
+        let block: BlockView = serde_json::from_str(block).unwrap();
+        assert_eq!(block.kind, "a new kind");
+    }
 }

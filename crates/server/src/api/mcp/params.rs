@@ -263,13 +263,16 @@ pub(super) struct PublishVersion {
 
 /// `sandbox_say`.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Say {
     /// The box.
     pub(super) id: String,
     /// One or two sentences, in the person's language.
     #[schemars(length(min = 1, max = 500))]
     pub(super) text: String,
+    /// 16 lowercase hex digits of your choice: a repeat with the same ones is not shown again.
+    #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub(super) say_id: Option<String>,
 }
 
 /// `sandbox_feedback`.

@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::handed::Handed;
+use super::images::Images;
 use super::schema::schema;
 use super::{files, keep, params, wiring};
 use crate::api::input::arguments;
@@ -30,6 +32,12 @@ pub(super) struct Asking {
     pub(super) caller: Caller,
     /// The beginning of addresses here.
     pub(super) base: String,
+    /// It says by itself when messages of people arrived.
+    pub(super) confirms: bool,
+    /// Where what an answer hands over waits until its client has it.
+    pub(super) handed: Handed,
+    /// Images that come with the result.
+    pub(super) images: Images,
 }
 
 /// The most boxes in one list.
@@ -103,7 +111,7 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "sandbox_get",
             "Get files out",
             "Gives an address for a file or a folder (as a tar.gz with the folder on top) of a box, at which anybody can \
-             download it for an hour. Wakes a frozen box.",
+             download it for an hour. Small images are in the result, too, to be looked at. Wakes a frozen box.",
             Hints::Reads,
             |app, asking, args| Box::pin(files::get(app, asking, args)),
         ),
@@ -299,17 +307,18 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
     let seconds = |sec: u32| Duration::from_secs(u64::from(sec));
     match args.action {
         params::ProcsAction::List => {
-            let mut procs = app.commands.procs(caller, &args.id).await?;
-            if args.all != Some(true) {
-                procs.retain(|proc| proc.running);
-            }
-            if let Some(bg_id) = &args.bg_id {
-                procs.retain(|proc| proc.exec_id == *bg_id);
-            }
-            let procs = procs.into_iter().map(with_bg_id);
-            let procs: Vec<Value> = procs
-                .map(|proc| proc.map(Value::Object))
-                .collect::<Result<_, _>>()?;
+            let procs = match args.bg_id.as_deref() {
+                Some(bg_id) => vec![one_proc(app, caller, &args.id, bg_id).await?],
+                None => {
+                    let mut procs = app.commands.procs(caller, &args.id).await?;
+                    if args.all != Some(true) {
+                        procs.retain(|proc| proc.running);
+                    }
+                    let procs = procs.into_iter().map(with_bg_id);
+                    procs.collect::<Result<_, _>>()?
+                }
+            };
+            let procs: Vec<Value> = procs.into_iter().map(Value::Object).collect();
             Ok(JsonObject::from_iter([("procs".to_owned(), procs.into())]))
         }
         params::ProcsAction::Wait => {
@@ -340,6 +349,18 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
             with_bg_id(stopped.await?)
         }
     }
+}
+
+/// One command of a list; with what its call answered, when that waited for its end.
+async fn one_proc(app: &App, caller: &Caller, id: &str, bg_id: &str) -> Outcome {
+    let bg_id = required(Some(bg_id))?;
+    let found = app.commands.wait_proc(caller, id, bg_id, Duration::ZERO);
+    let found = found.await?;
+    let mut shown = with_bg_id(&found.proc)?;
+    if !found.proc.background && !found.proc.running && !found.proc.recorded {
+        shown.insert("result".to_owned(), Value::Object(fields(&found)?));
+    }
+    Ok(shown)
 }
 
 /// The id of a command, which `list` does without.
@@ -432,6 +453,9 @@ fn with_bg_id(proc: impl Serialize) -> Outcome {
     let mut fields = fields(proc)?;
     if let Some(id) = fields.get("execId").cloned() {
         fields.insert("bgId".to_owned(), id);
+    }
+    if fields.get("outcome").is_some_and(|how| how == "unknown") {
+        fields.insert("exitCode".to_owned(), (-1).into());
     }
     Ok(fields)
 }

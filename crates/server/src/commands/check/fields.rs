@@ -44,6 +44,8 @@ const FIELDS: &[(&str, &str)] = &[
     ("readySec", "a whole number from 1 to 300 (seconds)"),
     ("until", "`end` or `ready`"),
     ("execId", "16 hexadecimal digits, lowercase"),
+    ("sayId", "16 hexadecimal digits, lowercase"),
+    ("ids", "a list of 1 to 100 numbers of messages"),
     (
         "env",
         "an object of at most 256 variables, names and values together at most 65536 bytes, none of them NUL",

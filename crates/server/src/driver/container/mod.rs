@@ -293,6 +293,11 @@ impl Driver for ContainerDriver {
         counted.map_err(|error| DriverError::Failed(error.to_string()))?
     }
 
+    async fn memory_kills(&self, id: BoxId) -> u64 {
+        // One short file that the kernel keeps in memory: not worth a thread.
+        self.host.hierarchies.of(id).memory_kills()
+    }
+
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
         probe::exited(&self.host, id).await
     }

@@ -1,5 +1,5 @@
 //! The daemon in a fake box: the real protocol over a stream in memory, with a handful of commands (`true`, `false`,
-//! `echo …`, `remember …`, `recall`, `variable NAME`, `hang`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
+//! `echo …`, `remember …`, `recall`, `variable NAME`, `hang`, `exhaust`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -139,6 +139,10 @@ impl Daemon {
                 "hang" => {
                     command.stdout = b"hanging\n".to_vec();
                     command.ended = None;
+                }
+                "exhaust" => {
+                    command.ended = Some(Ended::Signal("SIGKILL"));
+                    memory.kills += 1;
                 }
                 _ => {
                     command.ended = Some(Ended::Exit(127));
