@@ -67,6 +67,10 @@ fn help_is_as_written_down_for_each_verb() {
         let help = text(&run(&["webhook", verb, "--help"]).stdout);
         is_as_in_file(&format!("webhook-{verb}.txt"), &help);
     }
+    for verb in ["add", "ls", "rotate", "rm", "maps", "logs"] {
+        let help = text(&run(&["project", verb, "--help"]).stdout);
+        is_as_in_file(&format!("project-{verb}.txt"), &help);
+    }
 }
 
 // ---- errors without a server ------------------------------------------------
@@ -91,6 +95,8 @@ fn without_a_server_every_verb_says_how_to_start_one() {
         (&["stop", ID], 1),
         (&["restore", ID], 1),
         (&["webhook", "ls"], 1),
+        (&["project", "ls"], 1),
+        (&["project", "logs", "shop"], 1),
         (&["webhook", "test", "wh_0"], 1),
         (&["exec", ID, "--", "true"], 125),
     ];

@@ -12,6 +12,7 @@ pub mod cookies;
 pub mod driver;
 pub mod edge;
 pub mod engine;
+pub mod logs;
 pub mod random;
 pub mod record;
 pub mod sessions;
@@ -39,6 +40,7 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
+use crate::logs::Logs;
 use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
 use crate::tls::{Tls, TlsError};
@@ -109,6 +111,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let sessions = Sessions::load(Arc::clone(&keys), clock.clone(), store.sessions()?)?;
     let keep = keep(&config, &store)?;
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
+    let log_tables = store.logs()?;
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
         store,
@@ -130,6 +133,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         keep,
     );
     let webhooks = Webhooks::start(commands.clone(), hooks)?;
+    let logs = Logs::start(commands.clone(), log_tables)?;
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
     tokio::spawn(usage.run(views, driver, clock.clone()));
     let edge = Edge::new(commands.clone());
@@ -139,6 +143,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         commands.clone(),
         edge.clone(),
         webhooks,
+        logs,
         keys,
         sessions,
         &host,

@@ -348,7 +348,10 @@ impl Again {
             | "sandbox_secrets"
             | "sandbox_versions"
             | "sandbox_environments"
-            | "sandbox_publish_version" => Self::Freely,
+            | "sandbox_publish_version"
+            | "logs_search"
+            | "logs_errors"
+            | "logs_tail" => Self::Freely,
             "sandbox_exec" if arguments["execId"].is_string() => Self::Freely,
             "sandbox_procs" if listing => Self::Freely,
             _ => Self::NeverSentOnly,

@@ -34,7 +34,7 @@ use urls::Urls;
 use wakes::Wakes;
 
 pub use failures::Failure;
-pub(crate) use host::is_box_host;
+pub(crate) use host::{box_at, is_box_host};
 
 /// What stands in front of the boxes. Clones are the same one.
 #[derive(Clone)]

@@ -12,6 +12,7 @@ mod input;
 mod keep;
 mod life;
 mod load;
+mod logs;
 mod mcp;
 mod notices;
 mod program;

@@ -6,6 +6,7 @@
 
 mod files;
 mod keep;
+mod logs;
 mod params;
 mod schema;
 mod tools;
