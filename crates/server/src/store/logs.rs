@@ -2,6 +2,8 @@
 //! comes in bursts, may be lost, and must never make a turn of the engine wait for the write lock of the main file. Owns these
 //! tables; what a row may hold and how much is kept is said in [`crate::logs`].
 
+mod maps;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, Transaction
 
 use super::{KeyHash, Store, StoreError, connect, schema};
 use crate::record::AccountId;
+
+pub use maps::{KeptMaps, NewMap};
 
 /// The file's name in the data folder.
 const FILE: &str = "logs.db";
@@ -112,26 +116,6 @@ pub struct Added {
     pub newest: i64,
     /// What the rows of the project take up now.
     pub bytes: u64,
-}
-
-/// A source map to be kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewMap {
-    /// The served path of the script.
-    pub path: String,
-    /// The map.
-    pub body: Vec<u8>,
-}
-
-/// What keeping source maps came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeptMaps {
-    /// They are kept; the maps of these older releases had to go.
-    Kept(Vec<String>),
-    /// The release alone would take up more than a project may.
-    TooLarge,
-    /// The project is gone.
-    NoProject,
 }
 
 /// How far a look at rows came.
@@ -363,46 +347,6 @@ impl LogTables {
         })
     }
 
-    /// Keeps maps of a release, in place of those of the same paths. When all maps of the project take up more than `most`,
-    /// those of the releases that got none for the longest time go.
-    pub fn put_maps(
-        &self,
-        number: i64,
-        release: &str,
-        maps: &[NewMap],
-        now: Time,
-        most: u64,
-    ) -> Result<KeptMaps, StoreError> {
-        let mut db = lock(&self.writer);
-        let mut work = || {
-            db.pragma_update(None, "synchronous", "FULL")?;
-            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = put_maps(&tx, number, release, maps, now, most)?;
-            match done {
-                KeptMaps::Kept(_) => tx.commit()?,
-                KeptMaps::TooLarge | KeptMaps::NoProject => tx.rollback()?,
-            }
-            Ok(done)
-        };
-        work().map_err(StoreError::Write)
-    }
-
-    /// The map of a script.
-    pub fn map(
-        &self,
-        number: i64,
-        release: &str,
-        path: &str,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.read(|db| {
-            db.prepare_cached(
-                "SELECT body FROM maps WHERE project = ?1 AND release = ?2 AND path = ?3",
-            )?
-            .query_row(params![number, release, path], |row| row.get(0))
-            .optional()
-        })
-    }
-
     fn read<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -425,54 +369,6 @@ impl LogTables {
             Ok(done)
         };
         work().map_err(StoreError::Write)
-    }
-}
-
-fn put_maps(
-    tx: &Transaction<'_>,
-    number: i64,
-    release: &str,
-    maps: &[NewMap],
-    now: Time,
-    most: u64,
-) -> rusqlite::Result<KeptMaps> {
-    let there = "SELECT 1 FROM projects WHERE number = ?1";
-    if !tx.prepare_cached(there)?.exists([number])? {
-        return Ok(KeptMaps::NoProject);
-    }
-    for map in maps {
-        tx.prepare_cached("INSERT OR REPLACE INTO maps VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-            .execute(params![
-                number,
-                release,
-                map.path,
-                now.0,
-                i64::try_from(map.body.len()).unwrap_or(i64::MAX),
-                map.body
-            ])?;
-    }
-    let mut gone = Vec::new();
-    loop {
-        let sum = "SELECT coalesce(sum(bytes), 0) FROM maps WHERE project = ?1";
-        let all = tx
-            .prepare_cached(sum)?
-            .query_row([number], |row| row.get(0))?;
-        if unsigned(all) <= most {
-            return Ok(KeptMaps::Kept(gone));
-        }
-        let oldest = tx
-            .prepare_cached(
-                "SELECT release FROM maps WHERE project = ?1 AND release <> ?2
-                 GROUP BY release ORDER BY max(added_ms), release LIMIT 1",
-            )?
-            .query_row(params![number, release], |row| row.get::<_, String>(0))
-            .optional()?;
-        let Some(oldest) = oldest else {
-            return Ok(KeptMaps::TooLarge);
-        };
-        tx.prepare_cached("DELETE FROM maps WHERE project = ?1 AND release = ?2")?
-            .execute(params![number, oldest])?;
-        gone.push(oldest);
     }
 }
 
@@ -509,7 +405,7 @@ mod tests {
 
     const NOW: Time = Time(1_000_000);
 
-    fn tables() -> (tempfile::TempDir, LogTables, i64) {
+    pub(super) fn tables() -> (tempfile::TempDir, LogTables, i64) {
         let dir = tempfile::tempdir().unwrap();
         let tables = LogTables::open(&dir.path().join(FILE)).unwrap();
         let MadeProject::Made(number) = tables.make_project(&new("one"), 2).unwrap() else {
@@ -614,31 +510,5 @@ mod tests {
         tables.add(number, NOW, &many).unwrap();
         assert_eq!(tables.sweep(number, NOW + 1, 0).unwrap(), (100, true));
         assert_eq!(tables.sweep(number, NOW + 1, 0).unwrap(), (0, false));
-    }
-
-    #[test]
-    fn maps_of_old_releases_make_room() {
-        let (_dir, tables, number) = tables();
-        let map = |path: &str, len: usize| NewMap {
-            path: path.to_owned(),
-            body: vec![b'm'; len],
-        };
-        let put = |release: &str, at: i64, map: NewMap| {
-            tables
-                .put_maps(number, release, &[map], Time(at), 100)
-                .unwrap()
-        };
-        assert_eq!(put("1", 1, map("/a.js", 60)), KeptMaps::Kept(vec![]));
-        assert_eq!(put("2", 2, map("/a.js", 30)), KeptMaps::Kept(vec![]));
-        assert_eq!(put("3", 3, map("/a.js", 101)), KeptMaps::TooLarge);
-        assert!(tables.map(number, "3", "/a.js").unwrap().is_none());
-        let kept = put("3", 4, map("/a.js", 40));
-        assert_eq!(kept, KeptMaps::Kept(vec!["1".to_owned()]));
-        assert!(tables.map(number, "1", "/a.js").unwrap().is_none());
-        assert_eq!(tables.map(number, "2", "/a.js").unwrap().unwrap().len(), 30);
-        let replaced = put("3", 5, map("/a.js", 70));
-        assert_eq!(replaced, KeptMaps::Kept(vec![]));
-        tables.remove_project(number).unwrap();
-        assert_eq!(put("4", 6, map("/a.js", 1)), KeptMaps::NoProject);
     }
 }

@@ -15,7 +15,7 @@ const REGEXES: usize = 5;
 
 /// A condition on the fields of a row.
 #[derive(Debug)]
-pub(super) enum Condition {
+pub(in crate::logs) enum Condition {
     All(Vec<Condition>),
     Any(Vec<Condition>),
     One(Vec<Step>, Test),
@@ -23,14 +23,14 @@ pub(super) enum Condition {
 
 /// One step from a value to one inside it.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(in crate::logs) enum Step {
     Field(String),
     Item(usize),
 }
 
 /// What is asked of a value.
 #[derive(Debug)]
-pub(super) enum Test {
+pub(in crate::logs) enum Test {
     Is(Want),
     IsNot(Want),
     Compares(Order, f64),
@@ -42,7 +42,7 @@ pub(super) enum Test {
 
 /// What a value is to be.
 #[derive(Debug)]
-pub(super) enum Want {
+pub(in crate::logs) enum Want {
     Number(f64),
     /// A text; between its pieces may be anything.
     Text(Vec<String>),
@@ -50,7 +50,7 @@ pub(super) enum Want {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
+pub(in crate::logs) enum Order {
     Less,
     LessOrEqual,
     Greater,

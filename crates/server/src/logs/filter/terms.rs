@@ -5,7 +5,7 @@ use crate::commands::Trouble;
 
 /// Terms that are looked for in a text.
 #[derive(Debug, Default)]
-pub(super) struct Terms {
+pub(in crate::logs) struct Terms {
     all: Vec<String>,
     any: Vec<String>,
     none: Vec<String>,
