@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::builds::BuildLimits;
 use crate::driver::Capabilities;
+use crate::logs::LogSettings;
 
 /// Where everything is kept when nothing else is said.
 pub const DEFAULT_DATA: &str = "/var/lib/icebox";
@@ -39,6 +40,8 @@ pub struct Config {
     pub prices: Prices,
     /// What webhooks may do.
     pub webhooks: WebhookSettings,
+    /// How much of what apps log is kept.
+    pub logs: LogSettings,
     /// How the boxes' URLs are reached.
     pub edge: EdgeConfig,
     /// With what the listener speaks TLS; plain HTTP when absent.
@@ -175,6 +178,7 @@ struct File {
     limits: Limits,
     credits: PriceList,
     webhooks: WebhookSettings,
+    logs: LogSettings,
     edge: EdgeFile,
     tls: TlsFile,
 }
@@ -297,6 +301,7 @@ impl Config {
         let edge = file.edge.check(&mut wrong);
         let tls = file.tls.check(given.tls, &mut wrong);
         file.limits.check(&mut wrong);
+        file.logs.check(&mut wrong);
         let prices = file.credits.check(&mut wrong);
         let data = given.data.or(file.data);
         match address {
@@ -308,6 +313,7 @@ impl Config {
                 limits: file.limits,
                 prices,
                 webhooks: file.webhooks,
+                logs: file.logs,
                 edge,
                 tls,
             }),

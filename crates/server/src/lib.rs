@@ -12,6 +12,7 @@ pub mod cookies;
 pub mod driver;
 pub mod edge;
 pub mod engine;
+pub mod logs;
 pub mod outside;
 pub mod random;
 pub mod record;
@@ -41,6 +42,7 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
+use crate::logs::Logs;
 use crate::outside::Reach;
 use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
@@ -113,6 +115,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let keep = keep(&config, &store)?;
     let beside = Arc::clone(keep.beside());
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
+    let log_tables = store.logs()?;
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
         store,
@@ -139,6 +142,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         reach,
     );
     let webhooks = Webhooks::start(commands.clone(), hooks, reach);
+    let logs = Logs::start(commands.clone(), log_tables)?;
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
     tokio::spawn(usage.run(views, driver, clock.clone()));
     let edge = Edge::new(commands.clone());
@@ -148,6 +152,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         commands.clone(),
         edge.clone(),
         webhooks,
+        logs,
         keys,
         sessions,
         &host,

@@ -399,7 +399,10 @@ impl Again {
             | "sandbox_wire"
             | "sandbox_versions"
             | "sandbox_environments"
-            | "sandbox_publish_version" => Self::Freely,
+            | "sandbox_publish_version"
+            | "logs_search"
+            | "logs_errors"
+            | "logs_tail" => Self::Freely,
             "sandbox_exec" if arguments["execId"].is_string() => Self::Freely,
             "sandbox_say" if arguments["sayId"].is_string() => Self::Freely,
             // What people said comes again until it is confirmed.

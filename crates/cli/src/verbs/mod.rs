@@ -13,6 +13,7 @@ mod logs;
 mod ls;
 mod mcp;
 mod open;
+mod project;
 mod ps;
 mod queue;
 mod restore;
@@ -69,6 +70,7 @@ pub(crate) enum Verb {
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
     Webhook(webhook::Webhook),
+    Project(project::Project),
     Mcp(mcp::Mcp),
     Key(key::Key),
     Tls(tls::Tls),
@@ -102,6 +104,7 @@ impl Verb {
             Self::Fork(verb) => verb.run(),
             Self::Snapshot(verb) => verb.run(),
             Self::Webhook(verb) => verb.run(),
+            Self::Project(verb) => verb.run(),
             Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
             Self::Tls(verb) => verb.run(),
@@ -135,6 +138,7 @@ impl Verb {
             Self::Scene(verb) => verb.remote.json,
             Self::Tell(verb) => verb.remote.json,
             Self::Webhook(verb) => verb.json(),
+            Self::Project(verb) => verb.json(),
             Self::Mcp(verb) => verb.remote.json,
             Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
         }
@@ -165,6 +169,7 @@ impl Verb {
             | Self::Fork(_)
             | Self::Snapshot(_)
             | Self::Webhook(_)
+            | Self::Project(_)
             | Self::Mcp(_)
             | Self::Key(_)
             | Self::Tls(_)

@@ -91,8 +91,12 @@ def every_tool(box):
         "sandbox_publish_version": {"service": "Bad", "label": "x", "image": "x"},
         "sandbox_versions": {},
         "sandbox_environments": {},
+        "logs_search": {"project": "hostile"},
+        "logs_errors": {"project": "hostile"},
+        "logs_tail": {"project": "hostile", "waitSec": 0},
         "sandbox_feedback": {"task": "x", "usage": "x", "problems": "x", "suggestions": "x", "id": "nosuch"},
     }
+    request("/v1/projects", "POST", json.dumps({"name": "hostile"}).encode())
     tools = ask("tools/list", {})["result"]["tools"]
     for tool in tools:
         name, schema = tool["name"], tool["inputSchema"]

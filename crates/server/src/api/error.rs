@@ -10,6 +10,8 @@ use crate::commands::{Kind, Trouble};
 
 /// The answer to a request that made something.
 pub(super) const CREATED: StatusCode = StatusCode::CREATED;
+/// There is nothing to say but in the head.
+pub(super) const NO_CONTENT: StatusCode = StatusCode::NO_CONTENT;
 /// What the client has is what there is.
 pub(super) const NOT_MODIFIED: StatusCode = StatusCode::NOT_MODIFIED;
 /// The server is not able to work.

@@ -4,6 +4,7 @@
 mod account;
 mod boxes;
 mod capacity;
+mod collect;
 mod dashboard;
 mod e2b;
 mod error;
@@ -16,6 +17,7 @@ mod mcp;
 mod metrics;
 mod ops;
 mod procs;
+mod projects;
 mod session;
 mod snapshots;
 mod terminal;
@@ -37,6 +39,7 @@ use axum::routing::{any, delete, get, post, put};
 use crate::commands::Commands;
 use crate::edge::Edge;
 use crate::edge::forward::Arrival;
+use crate::logs::Logs;
 use crate::sessions::Sessions;
 use crate::store::Keys;
 use crate::webhooks::Webhooks;
@@ -47,6 +50,7 @@ use who::WithKey;
 pub struct App {
     commands: Commands,
     webhooks: Webhooks,
+    logs: Logs,
     edge: Edge,
     keys: Arc<Keys>,
     sessions: Sessions,
@@ -60,6 +64,7 @@ impl App {
         commands: Commands,
         edge: Edge,
         webhooks: Webhooks,
+        logs: Logs,
         keys: Arc<Keys>,
         sessions: Sessions,
         host: &str,
@@ -68,6 +73,7 @@ impl App {
             commands,
             edge,
             webhooks,
+            logs,
             keys,
             sessions,
             host: host.into(),
@@ -127,6 +133,21 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/webhooks/{id}/test", post(webhooks::test))
         .route("/v1/webhooks/{id}/deliveries", get(webhooks::deliveries))
+        .route("/logs.js", get(collect::script))
+        .route("/v1/logs", post(collect::take).options(collect::preflight))
+        .route("/v1/projects", get(projects::list).post(projects::create))
+        .route(
+            "/v1/projects/{project}",
+            get(projects::one).delete(projects::remove),
+        )
+        .route("/v1/projects/{project}/rotate", post(projects::rotate))
+        .route(
+            "/v1/projects/{project}/sourcemaps",
+            post(projects::source_maps),
+        )
+        .route("/v1/projects/{project}/logs", get(projects::search))
+        .route("/v1/projects/{project}/logs/errors", get(projects::errors))
+        .route("/v1/projects/{project}/logs/tail", get(projects::tail))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
         .route("/v1/agents/{id}/leave", post(ops::leave))
         .route("/v1/boxes", get(boxes::list).post(boxes::start))

@@ -37,7 +37,7 @@ use wakes::Wakes;
 pub(crate) use answer::not_passed_on;
 pub(crate) use elsewhere::climbs;
 pub use failures::Failure;
-pub(crate) use host::is_box_host;
+pub(crate) use host::{box_at, is_box_host};
 
 /// What stands in front of the boxes. Clones are the same one.
 #[derive(Clone)]

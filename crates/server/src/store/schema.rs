@@ -218,19 +218,24 @@ const STEPS: &[&str] = &[
 ",
 ];
 
-/// Brings a file up to date; refuses one from a newer server.
+/// Brings the main file up to date; refuses one from a newer server.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
+    apply(db, STEPS)
+}
+
+/// Takes the steps that a file has not seen.
+pub(super) fn apply(db: &mut Connection, steps: &[&str]) -> Result<(), StoreError> {
     let done: u32 = db
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(StoreError::Migrate)?;
     let done = usize::try_from(done).unwrap_or(usize::MAX);
-    if done > STEPS.len() {
+    if done > steps.len() {
         return Err(StoreError::Newer {
             found: done,
-            known: STEPS.len(),
+            known: steps.len(),
         });
     }
-    for (step, sql) in STEPS.iter().enumerate().skip(done) {
+    for (step, sql) in steps.iter().enumerate().skip(done) {
         let apply = |db: &mut Connection| {
             let tx = db.transaction()?;
             tx.execute_batch(sql)?;

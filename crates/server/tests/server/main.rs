@@ -13,6 +13,7 @@ mod input;
 mod keep;
 mod life;
 mod load;
+mod logs;
 mod looks;
 mod mcp;
 mod notices;

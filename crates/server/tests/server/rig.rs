@@ -19,6 +19,7 @@ use icebox_server::commands::Commands;
 use icebox_server::config::{Config, EdgeConfig, Limits, TlsConfig, WebhookSettings};
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
+use icebox_server::logs::LogSettings;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -40,6 +41,7 @@ pub(crate) struct Rig {
     dir: TempDir,
     limits: Limits,
     pub(crate) webhooks: WebhookSettings,
+    pub(crate) logs: LogSettings,
     tls: Option<TlsConfig>,
     server: Option<Server>,
 }
@@ -109,6 +111,7 @@ impl Rig {
             dir: tempfile::tempdir().unwrap(),
             limits,
             webhooks: WebhookSettings::default(),
+            logs: LogSettings::default(),
             tls,
             server: None,
         };
@@ -129,6 +132,7 @@ impl Rig {
             },
             prices: Prices::default(),
             webhooks: self.webhooks.clone(),
+            logs: self.logs.clone(),
             tls: self.tls.clone(),
         }
     }

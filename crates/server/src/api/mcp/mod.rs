@@ -8,6 +8,7 @@ mod files;
 mod handed;
 mod images;
 mod keep;
+mod logs;
 mod params;
 mod schema;
 mod tools;

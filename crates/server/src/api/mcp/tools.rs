@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::handed::Handed;
 use super::images::Images;
 use super::schema::schema;
-use super::{files, keep, params, wiring};
+use super::{files, keep, logs, params, wiring};
 use crate::api::input::arguments;
 use crate::api::{App, view};
 use crate::commands::check::{is_exec_id, takes, unfit};
@@ -237,6 +237,31 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
              (`connections`). People change them over REST.",
             Hints::Reads,
             |app, asking, args| Box::pin(keep::environments(app, asking, args)),
+        ),
+        tool::<logs::Search>(
+            "logs_search",
+            "Search application logs",
+            "What the pages and programs of a project logged, oldest first: console lines, errors, rejections, events of \
+             their own. `query` is a plain term, or a filter pattern as in `{ $.level = \"error\" && $.url = \"*/cart\" }`. \
+             Pages may be short, even empty: go on while there is a `nextCursor`. Wakes nothing.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(logs::search(app, asking, args)),
+        ),
+        tool::<logs::Errors>(
+            "logs_errors",
+            "List application errors",
+            "The errors that the pages and programs of a project met, oldest first. `stackResolved` names the original file \
+             and line where the release's source maps were uploaded before the error came. Wakes nothing.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(logs::errors(app, asking, args)),
+        ),
+        tool::<logs::Tail>(
+            "logs_tail",
+            "Follow application logs",
+            "What a project logs from now on: call it, do what you want to watch, then call it again with the `cursor` it \
+             gave. Waits up to `waitSec` for the first row. Wakes nothing.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(logs::tail(app, asking, args)),
         ),
         tool::<params::Feedback>(
             "sandbox_feedback",
