@@ -5,7 +5,7 @@ mod account;
 mod boxes;
 mod capacity;
 mod dashboard;
-mod e2b;
+pub(crate) mod e2b;
 mod error;
 mod events;
 mod files;
@@ -183,7 +183,7 @@ pub fn router(app: App) -> Router {
     }
     let router = router.merge(e2b::routes());
     router
-        .fallback(error::no_such_path)
+        .fallback(error::nowhere)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(from_fn_with_state(app.clone(), e2b::traffic))
         .with_state(app)

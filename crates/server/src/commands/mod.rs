@@ -19,6 +19,7 @@ mod link;
 mod look;
 mod messages;
 mod notices;
+mod once;
 mod output;
 mod pause;
 mod presence;
@@ -57,6 +58,7 @@ pub use keep::Keep;
 pub use keys::key_id;
 pub use link::Link;
 pub use look::Look;
+pub use once::OnceKey;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
@@ -94,6 +96,7 @@ struct Inner {
     terminals: Arc<Semaphore>,
     keep: Keep,
     disks: inside::Disks,
+    turns: Arc<once::Turns>,
 }
 
 impl Commands {
@@ -128,6 +131,7 @@ impl Commands {
             terminals: Arc::new(Semaphore::new(terminal::MOST)),
             keep,
             disks: inside::Disks::default(),
+            turns: Arc::default(),
         }))
     }
 

@@ -3,6 +3,7 @@
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
 mod beside;
+mod creations;
 mod credits;
 mod events;
 mod gaps;
@@ -37,6 +38,7 @@ use gaps::Gaps;
 use row::Loader;
 
 pub use beside::Beside;
+pub use creations::{Asked, Claim};
 pub use notes::{FeedbackRow, MessageRow, Published, VersionRow};
 pub use secrets::{EnvironmentRow, GivenRows, SecretRow};
 

@@ -431,7 +431,7 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     store
         .db
         .execute_batch(
-            "DROP TABLE snapshots; DROP TABLE sessions; DROP TABLE session_links;
+            "DROP TABLE creations; DROP TABLE snapshots; DROP TABLE sessions; DROP TABLE session_links;
              DROP TABLE secrets; DROP TABLE environments; DROP TABLE environment_services; DROP TABLE given;
              DROP TABLE versions; DROP TABLE messages; DROP TABLE feedback;
              DROP TABLE credits; DROP TABLE deliveries; DROP TABLE webhooks; DROP TABLE steps; DROP INDEX events_of;

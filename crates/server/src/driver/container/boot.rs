@@ -11,7 +11,7 @@ use icebox_lifecycle::BoxId;
 
 use super::paths::BoxPaths;
 use super::record::{self, Record};
-use super::{Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci, snapshot};
+use super::{Host, Trouble, While, bootid, criu, fsutil, image::Images, mount, netns, oci, snapshot};
 use crate::driver::{BOXD_PORT, BoxSpec};
 use crate::steps::reached;
 
@@ -98,6 +98,7 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
 fn renew_record(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     let mut record = host.record(spec.id)?;
     record.boxd.clone_from(&host.boxd);
+    record.boot_id = bootid::fresh();
     record
         .save(&host.paths.of(spec.id))
         .when("write box.json")?;
@@ -125,6 +126,9 @@ fn run(host: &Host, id: BoxId, record: &Record) -> Result<(), Trouble> {
         .trim()
         .parse()
         .map_err(|_| Trouble::Failed(format!("runc wrote {pid_text:?} as the box's pid")))?;
+    bootid::place(&paths, &record.boot_id)
+        .and_then(|()| bootid::mount(&paths, pid))
+        .when("give the box its boot id")?;
     host.hierarchies
         .of(id)
         .adopt(pid)
