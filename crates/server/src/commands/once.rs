@@ -11,8 +11,8 @@ use icebox_lifecycle::time::HOUR;
 use icebox_lifecycle::{BoxId, Ms};
 use tokio::sync::Notify;
 
-use super::trouble::{Kind, Trouble};
 use super::Commands;
+use super::trouble::{Kind, Trouble};
 use crate::engine::{NewBox, View};
 use crate::random;
 use crate::record::AccountId;

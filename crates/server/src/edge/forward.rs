@@ -24,8 +24,8 @@ use hyper_util::rt::TokioIo;
 use icebox_lifecycle::BoxId;
 use tokio::io::AsyncWriteExt as _;
 
-pub use super::pool::{ForwardError, Upstreams};
 use super::expect::Continue;
+pub use super::pool::{ForwardError, Upstreams};
 use super::pool::{Line, Reuse};
 use crate::{cookies, sessions};
 

@@ -62,11 +62,9 @@ impl Beside {
     /// The key stands for nothing any more, if it stood for that box: nothing came of it.
     pub fn unclaim(&self, account: AccountId, key: &str, id: BoxId) -> Result<(), StoreError> {
         self.write(|tx| {
-            tx.prepare_cached(
-                "DELETE FROM creations WHERE account = ?1 AND key = ?2 AND box = ?3",
-            )?
-            .execute(params![account.0, key, id.as_str()])
-            .map(drop)
+            tx.prepare_cached("DELETE FROM creations WHERE account = ?1 AND key = ?2 AND box = ?3")?
+                .execute(params![account.0, key, id.as_str()])
+                .map(drop)
         })
     }
 }

@@ -340,7 +340,10 @@ async fn a_host_name_is_as_good_as_headers() {
     assert_eq!(rig.state(id).await, "frozen");
     // It is no page load, and wakes the box all the same.
     let said = at_host(&rig, id, 8000).load("/").await;
-    assert_eq!((said.status.as_u16(), said.text()), (200, "hello".to_owned()));
+    assert_eq!(
+        (said.status.as_u16(), said.text()),
+        (200, "hello".to_owned())
+    );
     assert_eq!(rig.state(id).await, "ready");
     let shut = at_host(&rig, id, 8001).load("/").await.expect(502);
     let text = shut["message"].as_str().unwrap();
@@ -395,7 +398,8 @@ async fn a_websocket_holds_its_box_until_it_closes() {
     visitor.say(&request).await;
     let mut socket = program.accept().await;
     socket.head().await;
-    let switches = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let switches =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     socket.say(switches).await;
     visitor.head().await;
     rig.advance(HOUR).await;

@@ -39,7 +39,10 @@ async fn the_same_request_gets_the_same_sandbox_and_another_one_is_refused() {
     for key in ["", "Upper", "a_b", "a b", &"a".repeat(256)] {
         let refused = create(&client, key, body()).await.expect(400);
         let text = refused["message"].as_str().unwrap();
-        assert!(text.contains("`Idempotency-Key` must be 1 to 255"), "{text}");
+        assert!(
+            text.contains("`Idempotency-Key` must be 1 to 255"),
+            "{text}"
+        );
     }
     create(&client, &"a".repeat(255), body()).await.expect(201);
     let their_key = format!("e2b_{}", "b".repeat(40));
@@ -69,7 +72,8 @@ async fn those_who_ask_while_it_starts_get_that_one_even_after_the_first_hung_up
     let rig = Rig::new().await;
     let client = client(&rig);
     let gate = Gate::default();
-    rig.fake.next(Step::Boot, Behaviour::HoldBefore(gate.clone()));
+    rig.fake
+        .next(Step::Boot, Behaviour::HoldBefore(gate.clone()));
     let asking = |client: &RigClient| {
         let client = client.clone();
         tokio::spawn(async move { create(&client, "k", body()).await.expect(201) })
@@ -113,7 +117,7 @@ async fn what_failed_may_be_asked_again() {
     let client = client(&rig);
     let unknown = json!({"templateID": "nobody-made-this"});
     create(&client, "k", unknown).await.expect(404);
-    let broken = Behaviour::Fail("no disk".to_owned());
+    let broken = Behaviour::Refuse("no such image".to_owned());
     rig.fake.next(Step::Boot, broken);
     let failed = create(&client, "k", body()).await.expect(500);
     assert_eq!(failed["error_code"], "sandbox_create_failed");

@@ -39,7 +39,11 @@ pub fn run() -> anyhow::Result<()> {
         let mb_a_sec = BYTES / 1e6 / (ms(&measured, what)?.as_secs_f64());
         println!("64 MiB {what:5} {mb_a_sec:9.0} MB/s");
     }
-    let boxd = |n: usize| measured["boxd_kib"][n].as_u64().context("no memory of boxd");
+    let boxd = |n: usize| {
+        measured["boxd_kib"][n]
+            .as_u64()
+            .context("no memory of boxd")
+    };
     let mut flat = true;
     for (who, before, after) in [
         ("server", before_kib, after_kib),
@@ -50,7 +54,11 @@ pub fn run() -> anyhow::Result<()> {
     }
     instance.stop()?;
     let missed = figures.iter().filter(|figure| !figure.is_reached()).count();
-    ensure!(missed == 0, "{missed} of {} figures were missed", figures.len());
+    ensure!(
+        missed == 0,
+        "{missed} of {} figures were missed",
+        figures.len()
+    );
     ensure!(flat, "memory grew by more than {GROWTH_KIB} KiB");
     Ok(())
 }

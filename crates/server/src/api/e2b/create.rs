@@ -96,7 +96,11 @@ async fn start(app: App, client: Client, mut wanted: Wanted) -> Result<Response,
         return Ok(error::cannot_yet(what));
     }
     let started = match wanted.key.take() {
-        None => app.commands.start_described(new_box(&app, &client, wanted)?).await?,
+        None => {
+            app.commands
+                .start_described(new_box(&app, &client, wanted)?)
+                .await?
+        }
         Some(key) => {
             let describing = app.clone();
             let describe = move || new_box(&describing, &client, wanted).map_err(Failure::into);

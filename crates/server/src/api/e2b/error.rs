@@ -130,7 +130,11 @@ pub(super) fn no_such_path(path: &str) -> Response {
 }
 
 /// Whether a request that leads nowhere here came from a client of this dialect, and then the answer.
-pub(in crate::api) fn no_such_call(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+pub(in crate::api) fn no_such_call(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Option<Response> {
     let text = format!("there is nothing at {method} {}", uri.path());
     let ours = headers.contains_key(KEY_HEADER);
     ours.then(|| error(StatusCode::NOT_FOUND, &text))

@@ -79,12 +79,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 }
 
 /// Passes a request on to a port of a box.
-pub(super) async fn pass(
-    app: &App,
-    view: &Arc<View>,
-    port: u16,
-    mut request: Request,
-) -> Response {
+pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, mut request: Request) -> Response {
     let id = view.id();
     if let Some(refused) = refuse(view, port, &request) {
         return refused;

@@ -11,7 +11,9 @@ use icebox_lifecycle::BoxId;
 
 use super::paths::BoxPaths;
 use super::record::{self, Record};
-use super::{Host, Trouble, While, bootid, criu, fsutil, image::Images, mount, netns, oci, snapshot};
+use super::{
+    Host, Trouble, While, bootid, criu, fsutil, image::Images, mount, netns, oci, snapshot,
+};
 use crate::driver::{BOXD_PORT, BoxSpec};
 use crate::steps::reached;
 

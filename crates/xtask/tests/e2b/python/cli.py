@@ -57,6 +57,7 @@ def sandboxes():
     said, _ = e2b("sandbox", "list")
     assert "No sandboxes found" in said
     first = create("--timeout", "3600")
+    advance(1)
     second = create("base", "--lifecycle.ontimeout", "pause", "--lifecycle.autoresume")
     said, _ = e2b("sandbox", "list")
     assert first in said and second in said and "Running" in said, said
