@@ -72,16 +72,13 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
 }
 
 /// The machine's word for kinds of trouble that share a status with others, where the clients know one.
-fn error_code(kind: Kind) -> Option<&'static str> {
-    match kind {
-        Kind::NoCapacity => Some("sandbox_capacity_unavailable"),
-        Kind::StartFailed => Some("sandbox_create_failed"),
-        Kind::Internal => Some("internal_server_error"),
-        Kind::KeyReused => Some("idempotency_request_mismatch"),
-        Kind::UnderWay => Some("idempotency_in_progress"),
-        _ => None,
-    }
-}
+const ERROR_CODES: [(Kind, &str); 5] = [
+    (Kind::NoCapacity, "sandbox_capacity_unavailable"),
+    (Kind::StartFailed, "sandbox_create_failed"),
+    (Kind::Internal, "internal_server_error"),
+    (Kind::KeyReused, "idempotency_request_mismatch"),
+    (Kind::UnderWay, "idempotency_in_progress"),
+];
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
@@ -102,8 +99,9 @@ impl IntoResponse for Failure {
 pub(super) fn body(trouble: &Trouble) -> Value {
     let (status, _) = on_the_wire(trouble.kind);
     let mut body = json!({"code": status.as_u16(), "message": trouble.text});
-    if let Some(code) = error_code(trouble.kind) {
-        body["error_code"] = code.into();
+    let code = ERROR_CODES.iter().find(|(kind, _)| *kind == trouble.kind);
+    if let Some((_, code)) = code {
+        body["error_code"] = (*code).into();
     }
     body
 }

@@ -96,9 +96,11 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     Ok(record)
 }
 
-/// A cold start: same image and ids, today's boxd.
+/// A cold start: same image and ids, today's boxd. Its copies went when its memory did.
 fn renew_record(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     let mut record = host.record(spec.id)?;
+    let copies = host.paths.of(spec.id).copies();
+    fs::create_dir_all(copies).when("make the folder of the box's copies")?;
     record.boxd.clone_from(&host.boxd);
     record.boot_id = bootid::fresh();
     record
