@@ -1,6 +1,7 @@
 //! The boot id of a box, which programs read to tell one boot from the next. The kernel has one for the whole machine, so a
 //! file of the box's own is mounted over it: another one at each boot, the same after each thaw.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -19,14 +20,15 @@ pub(super) const IN_BOX: &str = "/proc/sys/kernel/random/boot_id";
 /// One that no boot had yet, in the form of a random UUID.
 pub(super) fn fresh() -> String {
     let mut bytes = random::bytes::<16>();
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let mut text = String::with_capacity(36);
     for (n, byte) in bytes.iter().enumerate() {
         if [4, 6, 8, 10].contains(&n) {
             text.push('-');
         }
-        text.push_str(&format!("{byte:02x}"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
     }
     text
 }
