@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::harness::Instance;
 
+pub mod e2b;
 pub mod million;
 
 /// A program that holds 256 MiB of random bytes, and says so once it does.

@@ -5,5 +5,6 @@ pub mod bench;
 pub mod crash;
 pub mod docs;
 pub mod harness;
+pub mod sdks;
 pub mod sim;
 pub mod tidy;

@@ -34,6 +34,9 @@ enum Task {
         /// Only: what a million frozen boxes cost a server, without a box, CRIU or root.
         #[arg(long, num_args = 0..=1, default_missing_value = "1000000", value_name = "BOXES")]
         million: Option<usize>,
+        /// Only: boxes, commands and large files through E2B's Python SDK.
+        #[arg(long, conflicts_with = "million")]
+        e2b: bool,
     },
     /// The server that `bench --million` measures.
     #[command(hide = true)]
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
             million: Some(boxes),
             ..
         } => xtask::bench::million::run(boxes),
+        Task::Bench { e2b: true, .. } => xtask::bench::e2b::run(),
         Task::Bench { frozen, .. } => xtask::bench::run(frozen),
         Task::MillionServer { data } => xtask::bench::million::serve(&data),
         Task::Crash { rounds, only } => xtask::crash::run(rounds, only.as_deref()),

@@ -6,7 +6,7 @@ mod boxes;
 mod capacity;
 mod collect;
 mod dashboard;
-mod e2b;
+pub(crate) mod e2b;
 mod error;
 mod events;
 mod files;
@@ -219,7 +219,7 @@ pub fn router(app: App) -> Router {
     }
     let router = router.merge(e2b::routes());
     router
-        .fallback(error::no_such_path)
+        .fallback(error::nowhere)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(from_fn_with_state(app.clone(), e2b::traffic))
         .with_state(app)

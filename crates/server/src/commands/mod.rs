@@ -22,6 +22,7 @@ mod link;
 mod look;
 mod messages;
 mod notices;
+mod once;
 mod output;
 mod pause;
 mod presence;
@@ -64,6 +65,7 @@ pub use keep::Keep;
 pub use keys::key_id;
 pub use link::Link;
 pub use look::Look;
+pub use once::OnceKey;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
@@ -105,6 +107,7 @@ struct Inner {
     /// Held while somebody changes where a name leads, so that what was looked at for that is still so.
     wiring: tokio::sync::Mutex<()>,
     disks: inside::Disks,
+    turns: Arc<once::Turns>,
 }
 
 impl Commands {
@@ -142,6 +145,7 @@ impl Commands {
             reach,
             wiring: tokio::sync::Mutex::default(),
             disks: inside::Disks::default(),
+            turns: Arc::default(),
         }))
     }
 

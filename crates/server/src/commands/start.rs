@@ -110,7 +110,7 @@ impl Commands {
         })
     }
 
-    async fn until_started(&self, view: Arc<View>) -> Result<Arc<View>, Trouble> {
+    pub(super) async fn until_started(&self, view: Arc<View>) -> Result<Arc<View>, Trouble> {
         let id = view.id();
         let started = self.until(id, |view| started_or_why_not(view, self.0.clock.now()));
         match tokio::time::timeout(START_LIMIT, started).await {

@@ -234,6 +234,15 @@ impl Subject<'_> {
             Some("kept")
         );
         assert_eq!(self.inside.recall(id).await, None);
+        // One that was left its files alone is like any other once it booted.
+        let left = self.driver.destroy(id, true).await;
+        left.expect("end all but its files");
+        self.boot(id, true).await.expect("another cold boot");
+        self.inside.remember(id, "found").await;
+        self.frozen_to_disk(id, SECOND).await;
+        self.driver.thaw(id, SECOND).await.expect("thaw");
+        self.driver.release(id).await.expect("release");
+        assert_eq!(self.inside.recall(id).await.as_deref(), Some("found"));
     }
 
     async fn destroy_everywhere(&self, id: BoxId) {

@@ -27,7 +27,7 @@ const AWAKE_PATH: &str = "/.icebox/awake";
 /// How long that question may wait for its answer.
 const AWAKE_LIMIT: Duration = Duration::from_secs(25);
 /// Paths that are ours on every host.
-const OURS: &str = "/.icebox/";
+pub(crate) const OURS: &str = "/.icebox/";
 
 /// A request on its way.
 struct Visitor {

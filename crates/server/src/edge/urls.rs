@@ -44,6 +44,12 @@ impl Urls {
         self.scheme
     }
 
+    /// What comes after the name of a box's port: the domain, and the server's port where browsers do not know it.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        format!("{}{}", self.domain, self.port)
+    }
+
     /// The URL of a service, or of a port.
     #[must_use]
     pub fn of_place(&self, id: BoxId, place: &str) -> String {

@@ -4,6 +4,7 @@
 
 mod beside;
 mod connections;
+mod creations;
 mod credits;
 mod events;
 mod gaps;
@@ -39,6 +40,7 @@ use gaps::Gaps;
 use row::Loader;
 
 pub use beside::Beside;
+pub use creations::{Asked, Claim};
 pub use notes::{FeedbackRow, MessageRow, Published, VersionRow};
 pub use secrets::{EnvironmentRow, GivenRows, SecretRow};
 

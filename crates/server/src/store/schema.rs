@@ -216,6 +216,19 @@ const STEPS: &[&str] = &[
         PRIMARY KEY (account, environment, id)
     ) WITHOUT ROWID;
 ",
+    // Starts that were asked for under a key of the caller's, and the boxes that came of them.
+    "
+    CREATE TABLE creations (
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        key TEXT NOT NULL,
+        asked BLOB NOT NULL,
+        box TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        PRIMARY KEY (account, key)
+    ) WITHOUT ROWID;
+    CREATE INDEX creations_at ON creations (at_ms);
+    CREATE INDEX creations_of ON creations (account, at_ms);
+",
 ];
 
 /// Brings the main file up to date; refuses one from a newer server.

@@ -446,7 +446,7 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     store
         .db
         .execute_batch(
-            "DROP TABLE snapshots; DROP TABLE sessions; DROP TABLE session_links;
+            "DROP TABLE creations; DROP TABLE snapshots; DROP TABLE sessions; DROP TABLE session_links;
              DROP TABLE secrets; DROP TABLE environments; DROP TABLE environment_services; DROP TABLE given;
              DROP TABLE environment_connections;
              DROP TABLE versions; DROP TABLE messages; DROP TABLE feedback;

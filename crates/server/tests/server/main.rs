@@ -4,6 +4,7 @@
 mod credits;
 mod dashboard;
 mod e2b;
+mod e2b_once;
 mod edge;
 mod edge_stream;
 mod events;

@@ -4,6 +4,7 @@
 //! a box. Knows no state machine: each method finishes or repeats what an earlier call began.
 
 mod boot;
+mod bootid;
 pub mod by_hand;
 mod cgroup;
 mod copy;
