@@ -810,7 +810,7 @@ async fn boxes_of_an_environment_reach_what_an_admin_lets_them() {
     rig.freeze(id).await.expect(200);
     has_ended(&mut process).await;
     rig.exec(id, "true").await.expect(200);
-    let mut process = echoes(&rig, id, port).await;
+    drop(echoes(&rig, id, port).await);
     rig.restart().await;
     let client = rig.client();
     within(async {
@@ -879,8 +879,9 @@ async fn boxes_of_an_environment_reach_what_an_admin_lets_them() {
         .post(own, json!({"name": "vpc"}))
         .await
         .error(403, "forbidden");
+    let for_other = format!("{own}?account=other");
     let made = client.post(
-        &format!("{own}?account=other"),
+        &for_other,
         json!({"name": "vpc", "endpoints": ["db.internal.invalid:5432"]}),
     );
     let made = made.await.expect(201);
