@@ -2,6 +2,7 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 mod account;
+mod askers;
 mod build;
 pub mod check;
 mod downloads;
@@ -97,6 +98,7 @@ struct Inner {
     terminals: Arc<Semaphore>,
     keep: Keep,
     disks: inside::Disks,
+    askers: askers::Askers,
 }
 
 impl Commands {
@@ -131,6 +133,7 @@ impl Commands {
             terminals: Arc::new(Semaphore::new(terminal::MOST)),
             keep,
             disks: inside::Disks::default(),
+            askers: askers::Askers::default(),
         }))
     }
 
