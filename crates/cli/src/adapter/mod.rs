@@ -23,7 +23,7 @@ use rmcp::model::{
     Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ResultType,
     ServerCapabilities, ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -194,15 +194,7 @@ impl ServerHandler for Adapter {
             tokio::select! {
                 done = &mut running => {
                     let mut result = done.map_err(internal)?;
-                    if let Some(of_box) = of_box && self.messages.arrive(&of_box, &mut result) {
-                        let (messages, upstream) = (Arc::clone(&self.messages), Arc::clone(&self.upstream));
-                        tokio::task::spawn_blocking(move || messages.confirm(&upstream));
-                    }
-                    if lacks_an_argument(&result) {
-                        // The client may know the tools of an older server.
-                        let (tools, upstream) = (Arc::clone(&self.tools), Arc::clone(&self.upstream));
-                        tokio::spawn(tools.check(upstream, context.peer));
-                    }
+                    self.came(of_box, &mut result, context.peer);
                     return Ok(result.into());
                 }
                 () = context.ct.cancelled() => {
@@ -233,6 +225,24 @@ fn internal(error: impl std::fmt::Display) -> ErrorData {
 }
 
 impl Adapter {
+    /// A result is on its way to the client.
+    fn came(&self, of_box: Option<String>, result: &mut CallToolResult, client: Peer<RoleServer>) {
+        // A start that was looked up is told as the box that it made.
+        let of_box = of_box.or_else(|| {
+            let id = result.structured_content.as_ref()?.get("id")?;
+            id.as_str().map(str::to_owned)
+        });
+        if of_box.is_some_and(|of_box| self.messages.arrive(&of_box, result)) {
+            let (messages, upstream) = (Arc::clone(&self.messages), Arc::clone(&self.upstream));
+            tokio::task::spawn_blocking(move || messages.confirm(&upstream));
+        }
+        if lacks_an_argument(result) {
+            // The client may know the tools of an older server.
+            let (tools, upstream) = (Arc::clone(&self.tools), Arc::clone(&self.upstream));
+            tokio::spawn(tools.check(upstream, client));
+        }
+    }
+
     /// The first call of a tool begins the heartbeats.
     fn begin(&self) {
         if self.began.swap(true, Ordering::AcqRel) {

@@ -64,6 +64,7 @@ impl Commands {
         let writes = !request.read_only;
         let (call, answer) = self.begin(caller, id, writes, patience).await?;
         let exec_id = request.exec_id.clone().unwrap_or_else(random::hex::<8>);
+        self.0.askers.note(id, &exec_id, caller.agent.as_deref());
         let step = step(&request, &exec_id, began);
         let ready_sec = request.ready_sec.unwrap_or(READY_SEC);
         let mut done = self.run_in(&call, &answer.view, request, &exec_id).await;

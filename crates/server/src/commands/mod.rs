@@ -2,6 +2,7 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 mod account;
+mod askers;
 mod build;
 pub mod check;
 mod connections;
@@ -108,6 +109,7 @@ struct Inner {
     wiring: tokio::sync::Mutex<()>,
     disks: inside::Disks,
     turns: Arc<once::Turns>,
+    askers: askers::Askers,
 }
 
 impl Commands {
@@ -146,6 +148,7 @@ impl Commands {
             wiring: tokio::sync::Mutex::default(),
             disks: inside::Disks::default(),
             turns: Arc::default(),
+            askers: askers::Askers::default(),
         }))
     }
 

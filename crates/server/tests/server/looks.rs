@@ -81,6 +81,28 @@ async fn a_job_that_its_box_did_not_survive_has_ended_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_list_of_commands_says_which_are_ones_own() {
+    let rig = Rig::new().await;
+    let agent = Agent::new(&rig, "one");
+    let id = agent.start().await;
+    let run = json!({"id": id, "cmd": "hang", "note": "serve", "background": true});
+    agent.works("sandbox_exec", run.clone()).await;
+    let mine = async |agent: &Agent| {
+        let listed = agent.works("sandbox_procs", json!({"id": id})).await;
+        let procs = listed["procs"].as_array().unwrap().clone();
+        procs
+            .iter()
+            .map(|proc| proc["mine"] == true)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(mine(&agent).await, [true]);
+    let other = Agent::new(&rig, "two");
+    assert_eq!(mine(&other).await, [false]);
+    other.works("sandbox_exec", run).await;
+    assert_eq!(mine(&other).await, [true, false], "the newest first");
+}
+
+#[tokio::test]
 async fn rule_2_6_a_look_asks_the_box_and_a_list_does_not() {
     let rig = Rig::new().await;
     let id = rig.ready_box().await;

@@ -92,9 +92,9 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         tool::<params::Procs>(
             "sandbox_procs",
             "Look after commands",
-            "Lists the commands that run in a box, waits for the end of one or until a server is up (`readyPort`, \
-             `readyLog`), or stops one with everything it started. `wait` answers with the end of its output, also while \
-             it still runs (`running`).",
+            "Lists the commands that run in a box (`mine`: this conversation began it), waits for the end of one or until \
+             a server is up (`readyPort`, `readyLog`), or stops one with everything it started. `wait` answers with the \
+             end of its output, also while it still runs (`running`).",
             Hints::Destroys,
             |app, asking, args| Box::pin(procs(app, asking, args)),
         ),
@@ -331,21 +331,7 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
     }
     let seconds = |sec: u32| Duration::from_secs(u64::from(sec));
     match args.action {
-        params::ProcsAction::List => {
-            let procs = match args.bg_id.as_deref() {
-                Some(bg_id) => vec![one_proc(app, caller, &args.id, bg_id).await?],
-                None => {
-                    let mut procs = app.commands.procs(caller, &args.id).await?;
-                    if args.all != Some(true) {
-                        procs.retain(|proc| proc.running);
-                    }
-                    let procs = procs.into_iter().map(with_bg_id);
-                    procs.collect::<Result<_, _>>()?
-                }
-            };
-            let procs: Vec<Value> = procs.into_iter().map(Value::Object).collect();
-            Ok(JsonObject::from_iter([("procs".to_owned(), procs.into())]))
-        }
+        params::ProcsAction::List => list_procs(app, caller, args).await,
         params::ProcsAction::Wait => {
             let wait = args.wait_sec.map_or(WAIT, seconds);
             let exec_id = required(args.bg_id.as_deref())?;
@@ -374,6 +360,31 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
             with_bg_id(stopped.await?)
         }
     }
+}
+
+/// The commands of a box: those that run, all that are known, or one.
+async fn list_procs(app: &App, caller: &Caller, args: params::Procs) -> Outcome {
+    let procs = match args.bg_id.as_deref() {
+        Some(bg_id) => vec![one_proc(app, caller, &args.id, bg_id).await?],
+        None => {
+            let mut procs = app.commands.procs(caller, &args.id).await?;
+            if args.all != Some(true) {
+                procs.retain(|proc| proc.running);
+            }
+            let procs = procs.into_iter().map(with_bg_id);
+            procs.collect::<Result<_, _>>()?
+        }
+    };
+    let whose = |mut proc: JsonObject| {
+        let id = proc.get("execId").and_then(Value::as_str);
+        let own = |id| app.commands.is_own_command(caller, &args.id, id);
+        if id.is_some_and(own) {
+            proc.insert("mine".to_owned(), true.into());
+        }
+        Value::Object(proc)
+    };
+    let procs: Vec<Value> = procs.into_iter().map(whose).collect();
+    Ok(JsonObject::from_iter([("procs".to_owned(), procs.into())]))
 }
 
 /// One command of a list; with what its call answered, when that waited for its end.
