@@ -5,6 +5,7 @@ mod credits;
 mod dashboard;
 mod e2b;
 mod edge;
+mod edge_http2;
 mod edge_stream;
 mod events;
 mod exec;
