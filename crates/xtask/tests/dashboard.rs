@@ -117,8 +117,8 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
     advance(&instance, DAY + 600 - 1_200);
     assert_eq!(status(&instance, &stopped), "terminated");
     assert_eq!(status(&instance, &docs), "frozen");
-    let docs_row = format!("[data-box={docs}]");
-    let stopped_row = format!("[data-section=stopped] [data-box={stopped}]");
+    let docs_row = format!("[data-box='{docs}']");
+    let stopped_row = format!("[data-section=stopped] [data-box='{stopped}']");
 
     // English. Nobody sees anything before they sign in, and a wrong key is none.
     let mut browser = Person::at(&url, "en-GB");
@@ -212,7 +212,7 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
     browser.click_in(&stopped_row, "復元する");
     browser.see("元のまま戻りました。");
     browser.see_in(
-        &format!("[data-section=all] [data-box={stopped}]"),
+        &format!("[data-section=all] [data-box='{stopped}']"),
         "AI が使用中",
     );
     assert_eq!(status(&instance, &stopped), "ready");
