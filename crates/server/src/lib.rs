@@ -181,11 +181,13 @@ pub async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
     listener.map_err(|source| ServeError::Listen { address, source })
 }
 
-/// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
+/// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them. `ready` is called when everything
+/// is there and the first call is about to be answered.
 pub async fn serve(
     listener: TcpListener,
     mut config: Config,
     driver: Arc<dyn Driver>,
+    ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     if let Ok(address) = listener.local_addr() {
@@ -197,6 +199,7 @@ pub async fn serve(
     let server = build(config, driver).await?;
     found_at.write();
     tracing::info!(%address, tls = server.tls.is_some(), "serving");
+    ready();
     let commands = server.commands.clone();
     let shutdown = async move {
         shutdown.await;

@@ -245,6 +245,31 @@ impl Instance {
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 
+    /// The time that the server has computed for, in milliseconds.
+    pub fn server_cpu_ms(&self) -> anyhow::Result<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server_pid()?))?;
+        // After the name, which may hold anything, `utime` and `stime` are the 12th and 13th.
+        let (_, rest) = stat.rsplit_once(')').context("no name")?;
+        let ticks = rest.split_whitespace().skip(11).take(2);
+        let ticks: Vec<u64> = ticks.map(str::parse).collect::<Result<_, _>>()?;
+        Ok(ticks.iter().sum::<u64>() * 1_000 / rustix::param::clock_ticks_per_second())
+    }
+
+    /// The process of the server.
+    pub fn server_pid(&self) -> anyhow::Result<u32> {
+        Ok(self.server.as_ref().context("no server")?.child.id())
+    }
+
+    /// The network that the programs of a running box are in, as a path.
+    pub fn network_namespace(&self, id: &str) -> anyhow::Result<String> {
+        let pids = cgroups_of(id).into_iter().find_map(|path| {
+            let pids = fs::read_to_string(path.join("cgroup.procs")).ok()?;
+            pids.lines().next().map(str::to_owned)
+        });
+        let pid = pids.with_context(|| format!("no process of box {id} was found"))?;
+        Ok(format!("/proc/{pid}/ns/net"))
+    }
+
     /// The address of the server and its key, for clients of a benchmark's own.
     pub fn address(&self) -> anyhow::Result<(String, String)> {
         let server = self.server.as_ref().context("no server")?;

@@ -9,13 +9,32 @@ const duration = (text: string) =>
 /** The server's reasons, which it says in English; one that is not known here stays as it is. */
 const REASONS: [RegExp, (...parts: string[]) => string][] = [
 	[/^stopped by a call$/, () => '呼び出しで停止'],
-	[/^frozen and unused for (.+)$/, (time = '') => `凍結したまま${duration(time)}未使用`],
+	[/^frozen and unused for (.+)$/, (time = '') => `凍結したまま ${duration(time)}未使用`],
 	[/^unused for (.+), over (?:idleTimeoutMin \d+|its own idle limit)$/, (time = '') => `独自の期限（${duration(time)}）を過ぎて未使用`],
 	[/^up for (.+), its whole lifetime$/, (time = '') => `寿命（${duration(time)}）が終了`],
 	[/^the time it was given was over$/, () => '与えられた時間が終了'],
 	[/^frozen by a call$/, () => '呼び出しで凍結'],
 	[/^frozen because the account is out of credits$/, () => 'クレジット切れ'],
 	[/^frozen at the end of its lifetime$/, () => '寿命が終了'],
+	[/^it was asked for$/, () => '作成の依頼がありました'],
+	[/^it started$/, () => '起動が終わりました'],
+	[/^it is frozen$/, () => '凍結が終わりました'],
+	[/^it is awake$/, () => '起きました'],
+	[/^nothing keeps it awake, last used (.+) ago$/, (time = '') => `起こしておくものがなく、最後の使用から ${duration(time)}`],
+	[/^it was needed while it was being frozen: it runs on$/, () => '凍結中に必要になったため、そのまま動きます'],
+	[/^a call (?:asked for|named) it$/, () => '呼び出しがありました'],
+	[/^a call asked for it back$/, () => '復元の呼び出しがありました'],
+	[/^a person took the screen$/, () => '人が画面の操作を引き継ぎました'],
+	[/^another box connected to it$/, () => '別のボックスが接続しました'],
+	[/^a call asked for it to be frozen$/, () => '凍結の呼び出しがありました'],
+	[/^a call asked for it to be paused$/, () => '一時停止の呼び出しがありました'],
+	[/^a call asked for a snapshot of it$/, () => 'スナップショットの呼び出しがありました'],
+	[/^a call asked for it to start anew from its files$/, () => 'ファイルからの起動し直しの呼び出しがありました'],
+	[/^a call stopped it for good$/, () => '呼び出しで完全に停止'],
+	[/^a call brought it back$/, () => '呼び出しで復元'],
+	[/^its lifetime is over(?:, which freezes it)?$/, () => '寿命が終了'],
+	[/^its copy was kept as long as promised$/, () => 'コピーの保管期間が終了'],
+	[/^the account is out of credits$/, () => 'クレジット切れ'],
 ];
 
 export const ja: Words = {

@@ -54,6 +54,9 @@ pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarde
 pub(super) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(super) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// How they and others like them begin.
+const FORWARDED: &str = "x-forwarded-";
+
 /// What a client could pretend to be a proxy with.
 const PROXY_WORDS: [&str; 3] = ["forwarded", "x-real-ip", "x-client-ip"];
 
@@ -110,6 +113,8 @@ impl Upstreams {
             (None, true) => Reuse::Any,
             (None, false) => Reuse::Fresh,
         };
+        // Where the body of such a request ends, programs may see differently: what follows it must not share its way.
+        let alone = is_safe(&parts.method) && !body.is_end_stream();
         let held = Continue::of(&parts, &body);
         let body = match &held {
             Some(held) => Body::new(held.hold(body)),
@@ -136,7 +141,7 @@ impl Upstreams {
         }
         let response = sent.map_err(|failed| failed.error)?;
         // A body that is still held back leaves the connection in the middle of a request.
-        let keeps = held.is_none_or(|held| held.may_go());
+        let keeps = !alone && held.is_none_or(|held| held.may_go());
         let upgrading = upgrade
             .zip(client_upgrade)
             .map(|(protocol, client)| Upgrading {
@@ -213,7 +218,9 @@ fn forwarded(headers: &mut HeaderMap, peer: Option<SocketAddr>, scheme: &str) {
         .keys()
         .filter(|name| {
             let name = name.as_str();
-            name.starts_with("x-forwarded-") || PROXY_WORDS.contains(&name)
+            let prefix = name.get(..FORWARDED.len());
+            prefix.is_some_and(|prefix| reads_as(prefix, FORWARDED))
+                || PROXY_WORDS.iter().any(|word| reads_as(name, word))
         })
         .cloned()
         .collect();
@@ -233,6 +240,12 @@ fn forwarded(headers: &mut HeaderMap, peer: Option<SocketAddr>, scheme: &str) {
     if let Ok(scheme) = HeaderValue::from_str(scheme) {
         headers.insert(FORWARDED_PROTO, scheme);
     }
+}
+
+/// Whether a name is this one, to programs as well that see fields as variables and so read `_` like `-`.
+fn reads_as(name: &str, word: &str) -> bool {
+    let like = |(a, b): (u8, u8)| a == b || (a == b'_' && b == b'-');
+    name.len() == word.len() && name.bytes().zip(word.bytes()).all(like)
 }
 
 /// HTTP/2 may split cookies over several fields; programs that speak HTTP/1.1 expect one.

@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use http::{Method, Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, Response, Version};
 use icebox_lifecycle::BoxId;
 use tower::Service as _;
 
@@ -108,6 +109,9 @@ impl Front {
         if request.method() == Method::CONNECT {
             return Answer::NoTunnels.for_programs();
         }
+        if framing::is_doubtful(&request) {
+            return refused(Answer::Doubtful, request.version());
+        }
         match named {
             For::Api => self.api(request).await,
             For::Program { service, id } => {
@@ -129,4 +133,14 @@ impl Front {
             Err(never) => match never {},
         }
     }
+}
+
+/// A refusal after which nothing more is read from the client.
+fn refused(answer: Answer, version: Version) -> Response<Body> {
+    let mut response = answer.for_programs();
+    if version != Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    response
 }

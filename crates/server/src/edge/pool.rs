@@ -28,8 +28,6 @@ const TICK: Duration = Duration::from_secs(1);
 const IDLE_TICKS: u8 = 3;
 /// The largest head of an answer, and how much of its body is in memory at a time.
 const BUFFER: usize = 128 * 1024;
-/// The most header fields of an answer.
-const MOST_HEADERS: usize = 256;
 /// How often it is looked whether something listens by now.
 const LISTENS_BY_NOW: Duration = Duration::from_millis(100);
 
@@ -137,7 +135,7 @@ impl Upstreams {
             }
         };
         let mut http = http1::Builder::new();
-        http.max_buf_size(BUFFER).max_headers(MOST_HEADERS);
+        http.max_buf_size(BUFFER);
         let handshake = http.handshake::<_, Body>(TokioIo::new(stream)).await;
         let (sender, connection) =
             handshake.map_err(|error| ForwardError::BrokeOff(error.to_string()))?;

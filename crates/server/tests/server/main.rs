@@ -6,6 +6,7 @@ mod dashboard;
 mod e2b;
 mod e2b_once;
 mod edge;
+mod edge_http2;
 mod edge_stream;
 mod events;
 mod exec;
