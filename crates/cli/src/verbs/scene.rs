@@ -17,9 +17,9 @@ use crate::settings::Remote;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  icebox scene web shop                                  its service shop
-  icebox scene web http://localhost:3000/admin           a page of it, as programs in the box write it
-  icebox scene web https://staging.example.com/          any other page")]
+  icebox scene web shop                              its service shop
+  icebox scene web http://localhost:3000/admin       a page of it, as programs in it write it
+  icebox scene web https://staging.example.com/      any other page")]
 pub(crate) struct Scene {
     /// The box: its name, its id, or the beginning of its id
     #[arg(value_name = "BOX")]

@@ -24,7 +24,7 @@ impl Commands {
         request: SceneRequest,
     ) -> Result<Arc<View>, Trouble> {
         let view = self.find(caller, id)?;
-        let shows = shows(&view.record, &request)?;
+        let shows = chosen(&view.record, &request)?;
         let step = HistoryStep {
             at: self.0.clock.now(),
             exec: None,
@@ -42,7 +42,10 @@ impl Commands {
             target: None,
             ending: Ending::default(),
         };
-        let again = || shows_again(&*self.find(caller, id)?, &request);
+        let again = || {
+            let view = self.find(caller, id)?;
+            chosen(&view.record, &request).map(drop)
+        };
         let change = move |record: &mut Record| {
             let scene = record.scene.take().unwrap_or_default();
             record.scene = Some(Box::new(Scene {
@@ -54,11 +57,7 @@ impl Commands {
     }
 }
 
-fn shows_again(view: &View, request: &SceneRequest) -> Result<(), Trouble> {
-    shows(&view.record, request).map(drop)
-}
-
-fn shows(record: &Record, request: &SceneRequest) -> Result<Shows, Trouble> {
+fn chosen(record: &Record, request: &SceneRequest) -> Result<Shows, Trouble> {
     match (&request.service, &request.url) {
         (Some(name), None) => {
             let known = record.services.iter().any(|service| service.name == *name);

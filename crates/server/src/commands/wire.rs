@@ -54,8 +54,8 @@ impl Commands {
         let (target, detail) = described(&change);
         let change = move |record: &mut Record| apply(record, change);
         let again = || {
-            self.change(caller, &*self.find(caller, id)?, &request)
-                .map(drop)
+            let view = self.find(caller, id)?;
+            self.change(caller, &view, &request).map(drop)
         };
         let step = HistoryStep {
             at: self.0.clock.now(),

@@ -9,9 +9,14 @@ use icebox_lifecycle::{BoxId, Event, Sandbox, State, Time};
 use super::turn::{Core, Turn};
 use super::views::View;
 
-/// The boxes that each box has links open to. Only boxes that have any are in it.
+/// Who has links open to whom.
 #[derive(Default)]
-pub(super) struct Links(HashMap<BoxId, BTreeSet<BoxId>>);
+pub(super) struct Links {
+    /// The boxes that each box has links open to. Only boxes that have any are in it.
+    targets: HashMap<BoxId, BTreeSet<BoxId>>,
+    /// When boxes that have any are to be looked at again, as this turn found out.
+    look_at: Vec<(BoxId, Time)>,
+}
 
 impl Links {
     /// A box was, and is.
@@ -21,20 +26,20 @@ impl Links {
             .into_iter()
             .flat_map(|view| &view.sandbox.holds.links)
         {
-            if let Some(targets) = self.0.get_mut(&link.from) {
+            if let Some(targets) = self.targets.get_mut(&link.from) {
                 targets.remove(&target);
                 if targets.is_empty() {
-                    self.0.remove(&link.from);
+                    self.targets.remove(&link.from);
                 }
             }
         }
         for link in &view.sandbox.holds.links {
-            self.0.entry(link.from).or_default().insert(target);
+            self.targets.entry(link.from).or_default().insert(target);
         }
     }
 
     fn from(&self, source: BoxId) -> Vec<BoxId> {
-        let targets = self.0.get(&source);
+        let targets = self.targets.get(&source);
         targets.into_iter().flatten().copied().collect()
     }
 }
@@ -43,6 +48,7 @@ impl Core {
     /// Tells the boxes at the other end of links what became of the boxes in this turn. What follows from that for them is
     /// told on, to the end of each chain: a link changes at most once for each change of the box that it comes from.
     pub(super) fn follow_links(&mut self, turn: &mut Turn) {
+        self.links.look_at.clear();
         let mut sources: BTreeSet<BoxId> = turn.work.keys().copied().collect();
         let mut links = BTreeSet::new();
         for (target, work) in &turn.work {
@@ -68,14 +74,21 @@ impl Core {
                 Some(work) => news(&work.sandbox, source, now),
                 None => (Event::LinkClosed { from: source }, None),
             };
-            // While links hold it no clock of its own strikes at that moment.
-            self.deadlines.set(source, look_at);
+            self.links.look_at.extend(look_at.map(|at| (source, at)));
             for target in targets {
                 if self.is_news(turn, target, source, &news) {
                     self.step(turn, target, news.clone());
                     sources.insert(target);
                 }
             }
+        }
+    }
+
+    /// While links hold a box, no clock of its own strikes at the moment at which its own links are worth nothing any more. To
+    /// be asked once what became of the boxes is shown, for that sets their own deadlines.
+    pub(super) fn look_at_links(&mut self) {
+        for (source, at) in self.links.look_at.drain(..) {
+            self.deadlines.set(source, Some(at));
         }
     }
 

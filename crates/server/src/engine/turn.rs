@@ -425,6 +425,7 @@ impl Core {
             told |= !work.told.is_empty();
             self.publish(turn.now, work);
         }
+        self.look_at_links();
         if told {
             self.views.tell();
         }
