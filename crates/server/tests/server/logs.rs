@@ -63,8 +63,11 @@ fn messages(answer: &Value) -> Vec<&str> {
     rows.map(|row| row["msg"].as_str().unwrap()).collect()
 }
 
+/// A part of an upload: its name and its content.
+type Part<'p> = (&'p str, &'p [u8]);
+
 /// An upload with these parts.
-async fn upload(rig: &Rig, project: &Project, parts: &[(&str, &[u8])]) -> Answer {
+async fn upload(rig: &Rig, project: &Project, parts: &[Part<'_>]) -> Answer {
     let mut body = Vec::new();
     for (name, content) in parts {
         let head = format!("--cut\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n");
@@ -469,7 +472,7 @@ async fn maps_that_are_none_are_refused_whole() {
     rig.restart().await;
     let shop = project(&rig, json!({"name": "shop"})).await;
     let good = ("/a.js", MAP.as_bytes());
-    let release: (&str, &[u8]) = ("release", b"1");
+    let release: Part<'_> = ("release", b"1");
     let bomb = format!(
         r#"{{"version":3,"sources":["a"],"mappings":"{}"}}"#,
         ";".repeat(2_000_001)
@@ -479,7 +482,7 @@ async fn maps_that_are_none_are_refused_whole() {
         "a".repeat(1 << 20)
     );
     let long = "r".repeat(101);
-    let table: &[(&[(&str, &[u8])], u16, &str)] = &[
+    let table: &[(&[Part<'_>], u16, &str)] = &[
         (&[release, good, ("/b.js", b"not json")], 400, "/b.js"),
         (&[release, good, ("/b.js", bomb.as_bytes())], 400, "/b.js"),
         (&[release, good, ("/b.js", large.as_bytes())], 413, ""),

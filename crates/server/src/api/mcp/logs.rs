@@ -106,7 +106,11 @@ fn as_text(since: Option<Value>) -> Option<String> {
     since.map(|value| match value {
         Value::String(text) => text,
         // What is no moment is told so with the rest.
-        other => other.to_string(),
+        other @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::Array(_)
+        | Value::Object(_)) => other.to_string(),
     })
 }
 

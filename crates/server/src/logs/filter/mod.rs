@@ -110,11 +110,11 @@ fn regex(pattern: &str) -> Result<Regex, Trouble> {
         .size_limit(REGEX_SIZE)
         .dfa_size_limit(REGEX_SIZE)
         .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => {
-                bad("simpler: its regular expression grows too large")
+        .map_err(|error| {
+            if matches!(error, regex::Error::CompiledTooBig(_)) {
+                return bad("simpler: its regular expression grows too large");
             }
-            _ => bad(&format!("right: its regular expression is not: {error}")),
+            bad(&format!("right: its regular expression is not: {error}"))
         })
 }
 
