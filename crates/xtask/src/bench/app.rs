@@ -32,10 +32,7 @@ const CHANGING: usize = 10;
 
 /// Runs it.
 pub fn run() -> anyhow::Result<()> {
-    let mut goals = vec![paint()?];
-    goals.push(open_pages()?);
-    goals.push(left_open()?);
-    conclude(&goals)
+    conclude(&[paint()?, open_pages()?, left_open()?])
 }
 
 fn paint() -> anyhow::Result<Goal> {
@@ -178,10 +175,11 @@ fn change(instance: &Instance, ids: &[String], events: u64) -> anyhow::Result<u6
 
 fn newest_event(instance: &Instance) -> anyhow::Result<u64> {
     let answer = instance.get("/v1/events?last=1")?;
-    let newest = match &answer {
+    let newest = if let Value::String(lines) = &answer {
+        serde_json::from_str(lines.lines().last().unwrap_or("null"))?
+    } else {
         // One line of JSON is JSON.
-        Value::String(lines) => serde_json::from_str(lines.lines().last().unwrap_or("null"))?,
-        one => one.clone(),
+        answer
     };
     newest["seq"].as_u64().context("no event")
 }

@@ -60,8 +60,7 @@ pub fn run() -> anyhow::Result<()> {
         address: nginx.address.clone(),
         host: "localhost".to_owned(),
     };
-    let mut goals = vec![];
-    goals.extend(small_answers(&ours(FILES_PORT), &theirs, apps.namespace())?);
+    let mut goals = small_answers(&ours(FILES_PORT), &theirs, apps.namespace())?;
     goals.push(download(&ours(FILES_PORT), &theirs)?);
     goals.push(idle_sockets(&instance, &ours(SOCKETS_PORT))?);
     drop(nginx);
