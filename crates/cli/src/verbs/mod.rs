@@ -50,7 +50,7 @@ pub(crate) enum Verb {
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Serve(serve::Serve),
-    Start(start::Start),
+    Start(Box<start::Start>),
     Ls(ls::Ls),
     Status(status::Status),
     Exec(exec::Exec),
