@@ -65,11 +65,12 @@ boxd: ## build only boxd, into target/boxd/boxd
 web: ## build only the dashboard, into web/dist
 	@scripts/build-web --required
 
-bench: ## measure against criu and podman by hand (ARGS='...' goes to the benchmark)
-	$(PHASE) 1/4 'what this machine needs' scripts/bootstrap --bench
-	$(PHASE) 2/4 'boxd, the daemon in the box (static)' scripts/build-boxd
-	$(PHASE) 3/4 'icebox and the benchmark' $(CARGO_RELEASE) -p icebox-cli -p xtask
-	$(PHASE) 4/4 'bench' ./target/release/xtask bench $(ARGS)
+bench: ## measure against criu, podman and nginx (ARGS='...' goes to the benchmark: --edge, --app)
+	$(PHASE) 1/5 'what this machine needs' scripts/bootstrap --bench
+	$(PHASE) 2/5 'boxd, the daemon in the box (static)' scripts/build-boxd
+	$(PHASE) 3/5 'the dashboard' scripts/build-web
+	$(PHASE) 4/5 'icebox and the benchmark' $(CARGO_RELEASE) -p icebox-cli -p xtask
+	$(PHASE) 5/5 'bench' ./target/release/xtask bench $(ARGS)
 
 crash: ## kill the server and CRIU at every step, ROUNDS times (20)
 	$(PHASE) 1/4 'what this machine needs' scripts/bootstrap

@@ -54,6 +54,8 @@ export function openTerminal(element: HTMLElement, boxId: string, label: string,
 		fontSize: 14,
 		cursorBlink: true,
 		scrollback: 5_000,
+		// Programs choose colours for other grounds than this one.
+		minimumContrastRatio: 4.5,
 		theme: { background: '#10161d', foreground: '#dde5ee' },
 	});
 	const fit = new FitAddon();

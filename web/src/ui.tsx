@@ -165,3 +165,13 @@ export async function copy(text: string) {
 export function coded(text: string) {
 	return text.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part));
 }
+
+/** What the server tells in English, in the reader's words where they are known. */
+export function Told({ text }: { text: string }) {
+	const told = words.value.reason(text);
+	return (
+		<span class="text" lang={told === text ? 'en' : undefined}>
+			{told}
+		</span>
+	);
+}

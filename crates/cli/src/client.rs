@@ -104,6 +104,11 @@ impl Client {
         self.answer(self.send(Method::GET, path, None, READ_LIMIT)?)
     }
 
+    /// The same, waiting for at most `limit`.
+    pub(crate) fn get_within(&self, path: &str, limit: Duration) -> Result<Answer, CliError> {
+        self.answer(self.send(Method::GET, path, None, limit)?)
+    }
+
     /// Asks for something to be done, waiting for at most `limit`.
     pub(crate) fn post(
         &self,
@@ -122,6 +127,28 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> Result<Answer, CliError> {
         self.answer(self.send(method, path, json(body)?, READ_LIMIT)?)
+    }
+
+    /// Sends something that is no JSON.
+    pub(crate) fn upload(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Answer, CliError> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{}{path}", self.base))
+            .header("content-type", content_type);
+        if let Ok(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let request = request.body(body).map_err(|_| CliError::Url {
+            url: format!("{}{path}", self.base),
+        })?;
+        let sent = self.run(request, limit);
+        self.answer(sent.map_err(|error| self.failure(error, limit))?)
     }
 
     /// One box.

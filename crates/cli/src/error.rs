@@ -145,6 +145,14 @@ impl CliError {
         }
     }
 
+    /// Whether it may pass when the same is asked again: the connection, or a server that is about to be back.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::Lost { .. } | Self::NoAnswer { .. }
+        )
+    }
+
     /// The machine's word for it.
     fn code(&self) -> &str {
         match self {

@@ -98,6 +98,22 @@ impl Remote {
     }
 }
 
+impl Server {
+    /// The one that keeps its things in this folder, spoken to with its own key, whatever the environment says.
+    pub(crate) fn in_folder(data: &Path) -> Result<Self, CliError> {
+        let remote = Remote {
+            url: None,
+            data: data.to_owned(),
+            ca: None,
+            json: false,
+        };
+        Ok(Self {
+            key: read_key(&data.join(KEY_FILE)),
+            ..remote.server()?
+        })
+    }
+}
+
 /// The key in a file; errors say what is the matter, as half a sentence.
 pub(crate) fn read_key(path: &Path) -> Result<String, String> {
     let shown = path.display();

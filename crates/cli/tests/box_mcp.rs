@@ -260,6 +260,12 @@ fn box_a_call_goes_on_when_the_server_is_killed_in_the_middle() {
 }
 
 #[test]
+fn box_words_are_there_once_whatever_answer_is_lost() {
+    let server = Server::start();
+    server.runs(python("words.py").arg(PROGRAM));
+}
+
+#[test]
 fn box_an_adapter_leaves_however_it_ends() {
     let server = Server::start();
     server.runs(python("endings.py").arg(PROGRAM));

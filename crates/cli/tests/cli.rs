@@ -67,6 +67,10 @@ fn help_is_as_written_down_for_each_verb() {
         let help = text(&run(&["webhook", verb, "--help"]).stdout);
         is_as_in_file(&format!("webhook-{verb}.txt"), &help);
     }
+    for verb in ["add", "ls", "rotate", "rm", "maps", "logs"] {
+        let help = text(&run(&["project", verb, "--help"]).stdout);
+        is_as_in_file(&format!("project-{verb}.txt"), &help);
+    }
 }
 
 // ---- errors without a server ------------------------------------------------
@@ -91,6 +95,8 @@ fn without_a_server_every_verb_says_how_to_start_one() {
         (&["stop", ID], 1),
         (&["restore", ID], 1),
         (&["webhook", "ls"], 1),
+        (&["project", "ls"], 1),
+        (&["project", "logs", "shop"], 1),
         (&["webhook", "test", "wh_0"], 1),
         (&["exec", ID, "--", "true"], 125),
     ];
@@ -1108,6 +1114,142 @@ fn a_test_ends_as_the_endpoint_took_it_and_webhooks_are_removed() {
     assert_eq!(lines[2], "DELETE /v1/webhooks/wh_0 HTTP/1.1");
     let bad = run_at(&url, &["webhook", "rm", "../boxes"]);
     assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+}
+
+// ---- projects ---------------------------------------------------------------
+
+const PROJECT: &str = r#"{"id":"prj_0","name":"my shop","origins":["https://shop.example"],
+    "createdAt":"2026-03-04T12:00:00Z","bytes":2048}"#;
+
+#[test]
+fn a_projects_key_is_told_once() {
+    let made = format!(r#"{{"project":{PROJECT},"writeKey":"psw_1"}}"#);
+    let list = format!(r#"{{"projects":[{PROJECT}]}}"#);
+    let (url, asked) = server(vec![ok(&made), ok(&made), ok(&list), ok(r#"{"ok":true}"#)]);
+    let add = [
+        "project",
+        "add",
+        "my shop",
+        "--origin",
+        "https://shop.example",
+    ];
+    let told = "prj_0: my shop, for pages of https://shop.example\nwrite key: psw_1\n";
+    assert_eq!(text(&run_at(&url, &add).stdout), told);
+    let first = asked.recv().expect("a request");
+    let sent: serde_json::Value = serde_json::from_str(&first.body).expect("JSON");
+    let expected = serde_json::json!({"name": "my shop", "origins": ["https://shop.example"]});
+    assert_eq!(
+        (&*first.line, sent),
+        ("POST /v1/projects HTTP/1.1", expected)
+    );
+    assert_eq!(
+        text(&run_at(&url, &["project", "rotate", "my shop"]).stdout),
+        told
+    );
+    let second = asked.recv().expect("a request");
+    assert_eq!(second.line, "POST /v1/projects/my%20shop/rotate HTTP/1.1");
+    let shown = text(&run_at(&url, &["project", "ls"]).stdout);
+    assert!(
+        shown.contains("prj_0") && shown.contains("my shop"),
+        "{shown}"
+    );
+    assert!(!shown.contains("psw_"), "{shown}");
+    let removed = run_at(&url, &["project", "rm", "prj_0"]);
+    assert_eq!(text(&removed.stdout), "prj_0: removed\n");
+    let bad = run_at(&url, &["project", "rm", "../boxes"]);
+    assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+}
+
+#[test]
+fn maps_are_found_and_sent_by_the_paths_of_their_scripts() {
+    let answer =
+        r#"{"release":"1.2","paths":["/static/js/a.js","/static/b.js"],"removedReleases":["0.9"]}"#;
+    let (url, asked) = server(vec![ok(answer)]);
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::create_dir(dir.path().join("js")).expect("a folder");
+    for (file, content) in [
+        ("js/a.js.map", "map a"),
+        ("b.js.map", "map b"),
+        ("b.js", "script"),
+    ] {
+        fs::write(dir.path().join(file), content).expect("a file");
+    }
+    let folder = dir.path().to_str().expect("a path");
+    let args = [
+        "project",
+        "maps",
+        "shop",
+        folder,
+        "--release",
+        "1.2",
+        "--at",
+        "/static/",
+    ];
+    let output = run_at(&url, &args);
+    assert_eq!(
+        text(&output.stdout),
+        "1.2: /static/js/a.js\n1.2: /static/b.js\n"
+    );
+    assert!(text(&output.stderr).contains("0.9"), "{output:?}");
+    let sent = asked.recv().expect("a request");
+    assert_eq!(sent.line, "POST /v1/projects/shop/sourcemaps HTTP/1.1");
+    let parts: Vec<_> = sent.body.split("form-data; name=").skip(1).collect();
+    assert_eq!(parts.len(), 3, "{}", sent.body);
+    assert!(
+        parts[0].starts_with("\"release\"\r\n\r\n1.2\r\n"),
+        "{}",
+        parts[0]
+    );
+    assert!(
+        parts[1].starts_with("\"/static/b.js.map\"\r\n\r\nmap b\r\n"),
+        "{}",
+        parts[1]
+    );
+    assert!(
+        parts[2].starts_with("\"/static/js/a.js.map\"\r\n\r\nmap a\r\n"),
+        "{}",
+        parts[2]
+    );
+    let nothing = run_at(
+        &url,
+        &["project", "maps", "shop", "/proc/self/ns", "--release", "1"],
+    );
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+}
+
+#[test]
+fn logs_are_read_page_by_page_and_told_in_words() {
+    let row = |msg: &str, more: &str| {
+        format!(
+            r#"{{"time":"2026-03-04T12:00:00Z","level":"error","name":"error","msg":"{msg}"{more}}}"#
+        )
+    };
+    let stack = r#","stack":"at a (a.js:1:1)","stackResolved":"    at pay (pay.ts:7:3)","extra":{"code":7}"#;
+    let first = format!(r#"{{"rows":[{}],"nextCursor":"5.0"}}"#, row("one", stack));
+    let second = format!(r#"{{"rows":[{}]}}"#, row("two\\u001b[31m", ""));
+    let (url, asked) = server(vec![ok(&first), ok(&second)]);
+    let output = run_at(
+        &url,
+        &[
+            "project", "logs", "shop", "-a & b", "--since", "2d", "--box", ID,
+        ],
+    );
+    let shown = text(&output.stdout);
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[0].ends_with(" error error: one"), "{shown}");
+    assert_eq!(
+        lines[1..3],
+        ["    at pay (pay.ts:7:3)", r#"    {"code":7}"#]
+    );
+    assert!(
+        lines[3].contains("error: two") && !shown.contains('\u{1b}'),
+        "{shown}"
+    );
+    let line = asked.recv().expect("a request").line;
+    let path = format!("/v1/projects/shop/logs?query=-a+%26+b&boxId={ID}&since=2d&limit=");
+    assert_eq!(line, format!("GET {path}200 HTTP/1.1"));
+    let line = asked.recv().expect("a request").line;
+    assert_eq!(line, format!("GET {path}199&cursor=5.0 HTTP/1.1"));
 }
 
 fn run_at(url: &str, args: &[&str]) -> Output {

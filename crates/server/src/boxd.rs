@@ -25,6 +25,7 @@ use icebox_wire::boxd::{
 
 use crate::driver::{BOXD_PORT, Driver, Stream};
 use crate::edge::forward::Upstreams;
+use crate::wires::Wires;
 
 /// Idle connections kept for each running box.
 const MOST_IDLE: usize = 4;
@@ -49,6 +50,7 @@ pub struct Boxds {
     driver: Arc<dyn Driver>,
     transports: Mutex<HashMap<BoxId, Transport>>,
     upstreams: Upstreams,
+    wires: Wires,
 }
 
 /// Why waiting for a command came to nothing.
@@ -66,6 +68,7 @@ impl Boxds {
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self {
             upstreams: Upstreams::new(Arc::clone(&driver)),
+            wires: Wires::new(Arc::clone(&driver)),
             driver,
             transports: Mutex::default(),
         }
@@ -108,6 +111,12 @@ impl Boxds {
     #[must_use]
     pub fn upstreams(&self) -> &Upstreams {
         &self.upstreams
+    }
+
+    /// What is open in the boxes for their own programs.
+    #[must_use]
+    pub fn wires(&self) -> &Wires {
+        &self.wires
     }
 
     /// Closes the idle connections of a box that does not run any more, and all connections to its programs.

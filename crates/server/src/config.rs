@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::builds::BuildLimits;
 use crate::driver::Capabilities;
+use crate::logs::LogSettings;
 
 /// Where everything is kept when nothing else is said.
 pub const DEFAULT_DATA: &str = "/var/lib/icebox";
@@ -42,6 +43,8 @@ pub struct Config {
     pub webhooks: WebhookSettings,
     /// What boxes may reach outside.
     pub egress: EgressSettings,
+    /// How much of what apps log is kept.
+    pub logs: LogSettings,
     /// How the boxes' URLs are reached.
     pub edge: EdgeConfig,
     /// With what the listener speaks TLS; plain HTTP when absent.
@@ -104,11 +107,12 @@ impl EgressSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookSettings {
-    /// Whose webhooks may go to addresses that are not on the public internet: loopback, private networks, link-local ones.
+    /// Whose webhooks, and whose boxes' services in mode `external`, may go to addresses that are not on the public internet:
+    /// loopback, private networks, link-local ones.
     pub private_addresses: PrivateAddresses,
 }
 
-/// Whose webhooks, or boxes, may go to addresses that are not on the public internet.
+/// Whose webhooks, services or boxes may go to addresses that are not on the public internet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrivateAddresses {
@@ -215,6 +219,7 @@ struct File {
     credits: PriceList,
     webhooks: WebhookSettings,
     egress: EgressSettings,
+    logs: LogSettings,
     edge: EdgeFile,
     tls: TlsFile,
 }
@@ -338,6 +343,7 @@ impl Config {
         let tls = file.tls.check(given.tls, &mut wrong);
         file.limits.check(&mut wrong);
         file.egress.check(&mut wrong);
+        file.logs.check(&mut wrong);
         let prices = file.credits.check(&mut wrong);
         let data = given.data.or(file.data);
         match address {
@@ -350,6 +356,7 @@ impl Config {
                 prices,
                 webhooks: file.webhooks,
                 egress: file.egress,
+                logs: file.logs,
                 edge,
                 tls,
             }),

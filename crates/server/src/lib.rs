@@ -12,6 +12,8 @@ pub mod cookies;
 pub mod driver;
 pub mod edge;
 pub mod engine;
+pub mod logs;
+pub mod outside;
 pub mod random;
 pub mod record;
 pub mod sessions;
@@ -24,6 +26,7 @@ pub mod usage;
 pub mod vault;
 pub mod webhooks;
 mod whole_file;
+pub mod wires;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,6 +42,8 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::{Edge, Front};
 use crate::engine::{Engine, Parts, StartError};
+use crate::logs::Logs;
+use crate::outside::Reach;
 use crate::sessions::Sessions;
 use crate::store::{Store, StoreError};
 use crate::tls::{Tls, TlsError};
@@ -108,7 +113,9 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
     let keys = Arc::new(store.keys(&config.data, clock.now())?);
     let sessions = Sessions::load(Arc::clone(&keys), clock.clone(), store.sessions()?)?;
     let keep = keep(&config, &store)?;
+    let beside = Arc::clone(keep.beside());
     let (reader, outbox, hooks) = (store.reader()?, store.reader()?, store.hooks()?);
+    let log_tables = store.logs()?;
     let boxds = Arc::new(Boxds::new(Arc::clone(&driver)));
     let engine = Engine::start(Parts {
         store,
@@ -119,6 +126,10 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         prices: config.prices,
     })
     .await?;
+    let reach = Reach::new(config.webhooks.private_addresses, hooks.admin()?);
+    boxds
+        .wires()
+        .attach(engine.clone(), &boxds, beside, reach)?;
     let commands = Commands::new(
         engine.clone(),
         boxds,
@@ -129,8 +140,10 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         outbox,
         keep,
         hooks.admin()?,
+        reach,
     );
-    let webhooks = Webhooks::start(commands.clone(), hooks)?;
+    let webhooks = Webhooks::start(commands.clone(), hooks, reach);
+    let logs = Logs::start(commands.clone(), log_tables)?;
     let (usage, views) = (commands.usage().clone(), Arc::clone(engine.views()));
     tokio::spawn(usage.run(views, driver, clock.clone()));
     let edge = Edge::new(commands.clone());
@@ -140,6 +153,7 @@ pub async fn build(config: Config, driver: Arc<dyn Driver>) -> Result<Server, Se
         commands.clone(),
         edge.clone(),
         webhooks,
+        logs,
         keys,
         sessions,
         &host,
@@ -168,11 +182,13 @@ pub async fn listen(config: &Config) -> Result<TcpListener, ServeError> {
     listener.map_err(|source| ServeError::Listen { address, source })
 }
 
-/// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them.
+/// Serves until `shutdown` is over. Boxes run on afterwards; the next server finds them. `ready` is called when everything
+/// is there and the first call is about to be answered.
 pub async fn serve(
     listener: TcpListener,
     mut config: Config,
     driver: Arc<dyn Driver>,
+    ready: impl FnOnce(),
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     if let Ok(address) = listener.local_addr() {
@@ -184,6 +200,7 @@ pub async fn serve(
     let server = build(config, driver).await?;
     found_at.write();
     tracing::info!(%address, tls = server.tls.is_some(), "serving");
+    ready();
     let commands = server.commands.clone();
     let shutdown = async move {
         shutdown.await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icebox_lifecycle::SnapshotId;
+use icebox_lifecycle::{BoxId, SnapshotId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::driver::{self, Egress};
@@ -52,6 +52,45 @@ pub struct Record {
     /// What it began as, if not as its image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<Origin>>,
+    /// What people see first of it, if somebody chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scene: Option<Box<Scene>>,
+}
+
+/// What people see first of a box.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scene {
+    /// What it is, instead of the first service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shows: Option<Shows>,
+    /// What begins with one of these paths there is somewhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// What a scene is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Shows {
+    /// A page of the box's.
+    Page {
+        /// The service or port, as its URL begins.
+        place: String,
+        /// Path and query, from the `/`.
+        path: String,
+    },
+    /// A page of somebody else's.
+    Url(String),
+}
+
+/// Paths that are forwarded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Elsewhere {
+    /// The beginnings of the paths, each from the `/`.
+    pub paths: Vec<String>,
+    /// Where they go.
+    pub base_url: String,
 }
 
 /// What a box began as. The snapshot may be gone since.
@@ -67,6 +106,17 @@ pub struct Origin {
 }
 
 impl Record {
+    /// The service or port, as its URL begins, that people see first.
+    #[must_use]
+    pub fn scene_place(&self) -> Option<&str> {
+        let shows = self.scene.as_deref().and_then(|scene| scene.shows.as_ref());
+        match shows {
+            Some(Shows::Page { place, .. }) => Some(place),
+            Some(Shows::Url(_)) => None,
+            None => self.services.first().map(|service| &*service.name),
+        }
+    }
+
     /// What it begins as, in the driver's words.
     #[must_use]
     pub fn origin(&self) -> Option<driver::Origin> {
@@ -172,7 +222,7 @@ pub struct Size {
     pub disk_gb: u64,
 }
 
-/// A named port of a box.
+/// A name of a box for a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Its name.
@@ -182,6 +232,58 @@ pub struct Service {
     /// Whether people open it in a browser.
     #[serde(default)]
     pub web: bool,
+    /// What `name:port` reaches inside the box.
+    #[serde(default, skip_serializing_if = "Leads::is_own")]
+    pub leads: Leads,
+}
+
+/// What a service leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Leads {
+    /// The box's own program on that port.
+    #[default]
+    Own,
+    /// The box's own program on another port.
+    OwnAt(u16),
+    /// A server elsewhere that speaks HTTP.
+    External(Box<str>),
+    /// A port of another box.
+    Link {
+        /// The id of the box.
+        id: Box<str>,
+        /// The port in it.
+        port: u16,
+    },
+}
+
+impl Leads {
+    /// Whether it is the usual, where nothing has to be done.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+}
+
+impl Service {
+    /// The port on which a program of the box listens for it, if one does.
+    #[must_use]
+    pub fn listens_on(&self) -> Option<u16> {
+        match self.leads {
+            Leads::Own => Some(self.port),
+            Leads::OwnAt(port) => Some(port),
+            Leads::External(_) | Leads::Link { .. } => None,
+        }
+    }
+
+    /// The box and port that it is a link to.
+    #[must_use]
+    pub fn link(&self) -> Option<(BoxId, u16)> {
+        match &self.leads {
+            Leads::Link { id, port } => Some((BoxId::parse(id)?, *port)),
+            Leads::Own | Leads::OwnAt(_) | Leads::External(_) => None,
+        }
+    }
 }
 
 impl From<Size> for driver::Size {

@@ -147,6 +147,7 @@ cases! {
     box_cold_boot: "cold_boot_keeps_files_only",
     box_destroy_everywhere: "destroy_works_in_every_state",
     box_connections_end: "connections_end_with_a_freeze",
+    box_listeners_end: "what_is_listened_for_in_a_box_ends_with_a_freeze",
     box_exited_tells: "exited_tells_of_the_end",
     box_unknown_is_gone: "unknown_boxes_are_gone",
     box_running_is_never_thawed_over: "a_running_box_is_never_thawed_over",

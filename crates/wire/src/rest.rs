@@ -18,6 +18,9 @@ use serde_json::{Map, Value};
 /// The header that carries the id of a conversation (rule 7.1).
 pub const AGENT_HEADER: &str = "x-psbx-agent";
 
+/// The header of a client of MCP that says when a person's messages arrived, and drops what comes twice.
+pub const CONFIRMS_HEADER: &str = "x-icebox-confirms";
+
 /// The header of an output answer that says at which offset of the stream its body begins.
 pub const OUTPUT_OFFSET_HEADER: &str = "x-icebox-offset";
 
@@ -47,6 +50,9 @@ pub struct StartRequest {
     /// Named ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRequest>,
+    /// Where every service declared here leads, but for links: `http://` or `https://`, a host, and perhaps a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_base_url: Option<String>,
     /// Only who has a signed link may look at the box's URLs (rule 8.8); anybody who has one when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private: Option<bool>,
@@ -101,16 +107,25 @@ pub struct SizeRequest {
 }
 
 /// A named port of a box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceRequest {
-    /// The name its URL begins with.
+    /// The name its URL begins with, and by which programs in the box reach it.
     pub name: String,
     /// The port inside the box.
     pub port: u16,
     /// Whether people open it in a browser.
     #[serde(default)]
     pub web: bool,
+    /// Where the program really listens, or the port in the box of `fromBox`; the same port when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<u16>,
+    /// The id of another box of the account: the name leads there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_box: Option<String>,
+    /// A published version to run under the name. No box can: it is refused, with what to do instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// `policy` in a request: the name of a preset, or fields to change.
@@ -308,6 +323,9 @@ pub struct ExecResponse {
     /// Whether its deadline ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_out: Option<bool>,
+    /// Why it ended, when it was not by itself: the box had no memory left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<String>,
     /// The last 16 KB of its standard output, as text (bytes that are not UTF-8 are replaced).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
@@ -419,22 +437,26 @@ mod egress;
 mod files;
 mod inside;
 mod keep;
+mod logs;
 mod procs;
 mod session;
 mod snapshot;
 mod view;
 mod webhook;
+mod wire;
 pub use account::*;
 pub use capacity::*;
 pub use egress::*;
 pub use files::*;
 pub use inside::*;
 pub use keep::*;
+pub use logs::*;
 pub use procs::*;
 pub use session::*;
 pub use snapshot::*;
 pub use view::*;
 pub use webhook::*;
+pub use wire::*;
 
 /// Reads a field that may be `null`, so that "absent" and "null" stay apart.
 fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>

@@ -13,6 +13,10 @@ use serde_json::json;
 
 use crate::harness::Instance;
 
+pub mod app;
+pub mod e2b;
+pub mod edge;
+mod goal;
 pub mod million;
 
 /// A program that holds 256 MiB of random bytes, and says so once it does.
@@ -345,6 +349,12 @@ fn settle() -> anyhow::Result<()> {
 fn median(mut taken: Vec<Duration>) -> Duration {
     taken.sort_unstable();
     taken.get(taken.len() / 2).copied().unwrap_or_default()
+}
+
+/// The same of plain numbers.
+fn median_of(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
 fn progress(text: &str) {

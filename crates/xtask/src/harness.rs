@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -26,6 +27,7 @@ pub struct Instance {
     pub data: PathBuf,
     program: PathBuf,
     test_clock: bool,
+    tls: bool,
     server: Option<Running>,
 }
 
@@ -69,8 +71,16 @@ impl Instance {
             data,
             program: program()?,
             test_clock,
+            tls: false,
             server: None,
         })
+    }
+
+    /// Has the server speak TLS, with certificates of its own authority.
+    #[must_use]
+    pub fn over_tls(mut self) -> Self {
+        self.tls = true;
+        self
     }
 
     /// Starts the server with these variables on top and waits until it is ready.
@@ -91,6 +101,9 @@ impl Instance {
         if self.test_clock {
             command.arg("--test-clock");
         }
+        if self.tls {
+            command.arg("--tls");
+        }
         let settings = self.data.join(SETTINGS);
         if settings.exists() {
             command.arg("--config").arg(settings);
@@ -98,15 +111,10 @@ impl Instance {
         let child = command
             .spawn()
             .with_context(|| format!("start {}", self.program.display()))?;
-        let http = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(120)))
-            .build()
-            .into();
         self.server = Some(Running {
             child,
             port,
-            http,
+            http: agent(),
             key: String::new(),
         });
         self.wait_until_ready()
@@ -118,7 +126,7 @@ impl Instance {
             if let Some(status) = server.child.try_wait()? {
                 bail!("the server ended with {status}: {}", self.log_tail());
             }
-            let url = format!("http://127.0.0.1:{}/readyz", server.port);
+            let url = format!("{}/readyz", origin(self.tls, server.port));
             let answered = server.http.get(&url).call();
             Ok(answered
                 .is_ok_and(|answer| answer.status() == 200)
@@ -145,7 +153,7 @@ impl Instance {
         body: Option<&Value>,
     ) -> anyhow::Result<Answer> {
         let server = self.server.as_ref().context("no server")?;
-        let url = format!("http://127.0.0.1:{}{path}", server.port);
+        let url = format!("{}{path}", origin(self.tls, server.port));
         let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(&url)
@@ -237,10 +245,41 @@ impl Instance {
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 
+    /// The time that the server has computed for, in milliseconds.
+    pub fn server_cpu_ms(&self) -> anyhow::Result<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server_pid()?))?;
+        // After the name, which may hold anything, `utime` and `stime` are the 12th and 13th.
+        let (_, rest) = stat.rsplit_once(')').context("no name")?;
+        let ticks = rest.split_whitespace().skip(11).take(2);
+        let ticks: Vec<u64> = ticks.map(str::parse).collect::<Result<_, _>>()?;
+        Ok(ticks.iter().sum::<u64>() * 1_000 / rustix::param::clock_ticks_per_second())
+    }
+
+    /// The process of the server.
+    pub fn server_pid(&self) -> anyhow::Result<u32> {
+        Ok(self.server.as_ref().context("no server")?.child.id())
+    }
+
+    /// The network that the programs of a running box are in, as a path.
+    pub fn network_namespace(&self, id: &str) -> anyhow::Result<String> {
+        let pids = cgroups_of(id).into_iter().find_map(|path| {
+            let pids = fs::read_to_string(path.join("cgroup.procs")).ok()?;
+            pids.lines().next().map(str::to_owned)
+        });
+        let pid = pids.with_context(|| format!("no process of box {id} was found"))?;
+        Ok(format!("/proc/{pid}/ns/net"))
+    }
+
     /// The address of the server and its key, for clients of a benchmark's own.
     pub fn address(&self) -> anyhow::Result<(String, String)> {
         let server = self.server.as_ref().context("no server")?;
         Ok((format!("127.0.0.1:{}", server.port), server.key.clone()))
+    }
+
+    /// The URL of the server, without a path.
+    pub fn url(&self) -> anyhow::Result<String> {
+        let server = self.server.as_ref().context("no server")?;
+        Ok(origin(self.tls, server.port))
     }
 
     /// Asks the server to end, as a service manager would, and waits for it.
@@ -380,6 +419,29 @@ pub fn until<T>(
         std::thread::sleep(LOOK_INTERVAL);
     }
     bail!("waited {} s in vain", limit.as_secs())
+}
+
+fn origin(tls: bool, port: u16) -> String {
+    if tls {
+        format!("https://localhost:{port}")
+    } else {
+        format!("http://127.0.0.1:{port}")
+    }
+}
+
+/// What speaks to the server for the tests themselves. It checks no certificate: the clients that are tested do.
+fn agent() -> ureq::Agent {
+    let provider = rustls::crypto::ring::default_provider();
+    let tls = ureq::tls::TlsConfig::builder()
+        .disable_verification(true)
+        .unversioned_rustls_crypto_provider(Arc::new(provider))
+        .build();
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(120)))
+        .tls_config(tls)
+        .build()
+        .into()
 }
 
 /// The cgroups that belong to a box, in every hierarchy.

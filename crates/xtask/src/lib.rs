@@ -2,8 +2,10 @@
 //! harness that starts real servers, the crash matrix, the benchmarks, and the checks of the tree itself.
 
 pub mod bench;
+pub mod browser;
 pub mod crash;
 pub mod docs;
 pub mod harness;
+pub mod sdks;
 pub mod sim;
 pub mod tidy;

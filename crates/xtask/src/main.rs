@@ -34,6 +34,28 @@ enum Task {
         /// Only: what a million frozen boxes cost a server, without a box, CRIU or root.
         #[arg(long, num_args = 0..=1, default_missing_value = "1000000", value_name = "BOXES")]
         million: Option<usize>,
+        /// Only: boxes, commands and large files through E2B's Python SDK.
+        #[arg(long, conflicts_with = "million")]
+        e2b: bool,
+        /// Only: the boxes' URLs against nginx, and a frozen box's page in a real browser (nginx, wrk, Chromium).
+        #[arg(long, conflicts_with_all = ["million", "e2b"])]
+        edge: bool,
+        /// Only: the dashboard with many boxes, many pages and much going on (Chromium).
+        #[arg(long, conflicts_with_all = ["million", "e2b", "edge"])]
+        app: bool,
+    },
+    /// Requests to a box's program at a steady rate, for `bench --edge`.
+    #[command(hide = true)]
+    EdgeLoad {
+        /// Where to connect.
+        address: String,
+        /// The host to name.
+        host: String,
+        /// Requests a second.
+        #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+        rate: u32,
+        /// How long.
+        seconds: u64,
     },
     /// The server that `bench --million` measures.
     #[command(hide = true)]
@@ -84,6 +106,15 @@ fn main() -> ExitCode {
             million: Some(boxes),
             ..
         } => xtask::bench::million::run(boxes),
+        Task::Bench { e2b: true, .. } => xtask::bench::e2b::run(),
+        Task::Bench { edge: true, .. } => xtask::bench::edge::run(),
+        Task::Bench { app: true, .. } => xtask::bench::app::run(),
+        Task::EdgeLoad {
+            address,
+            host,
+            rate,
+            seconds,
+        } => xtask::bench::edge::load(&address, &host, rate, seconds),
         Task::Bench { frozen, .. } => xtask::bench::run(frozen),
         Task::MillionServer { data } => xtask::bench::million::serve(&data),
         Task::Crash { rounds, only } => xtask::crash::run(rounds, only.as_deref()),

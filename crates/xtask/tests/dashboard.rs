@@ -1,65 +1,34 @@
 //! The dashboard in a real browser on real boxes: what a person does with it, in both languages, and that a page left open
 //! keeps no box awake (rule 4.14).
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
 
 use serde_json::{Value, json};
+use xtask::browser::Browser;
 use xtask::harness::Instance;
 
-/// A browser with one page. It is closed when this is dropped.
-struct Browser {
-    node: Child,
-    say: Option<ChildStdin>,
-    hear: BufReader<ChildStdout>,
-}
+/// What tells whether everybody can use a page, and the page as `make web` builds it.
+const AXE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../web/node_modules/axe-core/axe.min.js"
+);
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/dist/index.html");
 
-impl Browser {
-    fn open(url: &str, locale: &str) -> Self {
-        let prefix = std::env::var_os("ICEBOX_PREFIX");
-        let prefix = prefix.map_or_else(|| PathBuf::from("/usr/local/lib/icebox"), PathBuf::from);
-        let folder = prefix.join("browser");
-        let chromium = Path::new("/usr/bin/chromium");
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let axe = here.join("../../web/node_modules/axe-core/axe.min.js");
+/// Whoever uses the dashboard.
+struct Person(Browser);
+
+impl Person {
+    fn at(url: &str, locale: &str) -> Self {
         assert!(
-            folder.join("node_modules/playwright-core").is_dir() && chromium.is_file(),
-            "this test needs Chromium and playwright-core: run scripts/bootstrap --tests"
-        );
-        assert!(
-            axe.is_file() && here.join("../../web/dist/index.html").is_file(),
+            Path::new(AXE).is_file() && Path::new(PAGE).is_file(),
             "this test needs the dashboard: run make web"
         );
-        let mut node = Command::new("node")
-            .arg(here.join("tests/dashboard.mjs"))
-            .arg(folder)
-            .arg(chromium)
-            .arg(axe)
-            .args([url, locale])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("node runs");
-        Self {
-            say: node.stdin.take(),
-            hear: BufReader::new(node.stdout.take().expect("its output")),
-            node,
-        }
+        Self(Browser::open(url, locale).expect("a browser"))
     }
 
     #[track_caller]
     fn ask(&mut self, deed: &Value) -> Value {
-        let say = self.say.as_mut().expect("its input");
-        writeln!(say, "{deed}").expect("the browser runs");
-        let mut line = String::new();
-        self.hear.read_line(&mut line).expect("the browser runs");
-        let mut answer: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("{deed}: the browser said {line:?}"));
-        if let Some(error) = answer["error"].as_str() {
-            panic!("{deed}: {error}");
-        }
-        answer["ok"].take()
+        self.0.ask(deed).unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     #[track_caller]
@@ -101,7 +70,7 @@ impl Browser {
     /// What is on the page can be used by everybody (WCAG AA).
     #[track_caller]
     fn is_for_everybody(&mut self) {
-        let found = self.ask(&json!({ "do": "axe" }));
+        let found = self.ask(&json!({ "do": "axe", "source": AXE }));
         assert_eq!(found, json!([]), "axe finds something");
     }
 
@@ -109,16 +78,6 @@ impl Browser {
     #[track_caller]
     fn complained_of_nothing(&mut self) {
         assert_eq!(self.ask(&json!({ "do": "complaints" })), json!([]));
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // It closes its browser when it has nothing more to read.
-        self.say = None;
-        if let Err(error) = self.node.wait() {
-            eprintln!("the browser did not end: {error}");
-        }
     }
 }
 
@@ -158,11 +117,11 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
     advance(&instance, DAY + 600 - 1_200);
     assert_eq!(status(&instance, &stopped), "terminated");
     assert_eq!(status(&instance, &docs), "frozen");
-    let docs_row = format!("[data-box={docs}]");
-    let stopped_row = format!("[data-section=stopped] [data-box={stopped}]");
+    let docs_row = format!("[data-box='{docs}']");
+    let stopped_row = format!("[data-section=stopped] [data-box='{stopped}']");
 
     // English. Nobody sees anything before they sign in, and a wrong key is none.
-    let mut browser = Browser::open(&url, "en-GB");
+    let mut browser = Person::at(&url, "en-GB");
     browser.goto("/");
     browser.see("With a key of your account");
     browser.is_for_everybody();
@@ -244,7 +203,7 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
         .post("/v1/session/links", json!({}))
         .expect("a link");
     let link = link["url"].as_str().expect("its address").to_owned();
-    let mut browser = Browser::open(&url, "ja-JP");
+    let mut browser = Person::at(&url, "ja-JP");
     browser.goto(&link);
     browser.see("停止済み（過去 7 日）");
     let address = browser.ask(&json!({ "do": "address" }));
@@ -253,7 +212,7 @@ fn box_a_person_finds_wakes_uses_restores_and_shuts_down_boxes_in_both_languages
     browser.click_in(&stopped_row, "復元する");
     browser.see("元のまま戻りました。");
     browser.see_in(
-        &format!("[data-section=all] [data-box={stopped}]"),
+        &format!("[data-section=all] [data-box='{stopped}']"),
         "AI が使用中",
     );
     assert_eq!(status(&instance, &stopped), "ready");
@@ -284,14 +243,14 @@ fn box_a_page_left_open_keeps_no_box_awake() {
     let ticking = "i=0; while sleep 0.1; do echo tick $((i++)); done";
     let request = json!({ "cmd": ticking, "background": true, "note": "Rebuild on change" });
     instance.post(&path, request).expect("a command");
-    let mut browser = Browser::open(&url, "en-GB");
+    let mut browser = Person::at(&url, "en-GB");
     browser.goto(&format!("/app/boxes/{id}"));
     browser.ask(&json!({ "do": "fill", "label": "Key", "text": key }));
     browser.click("Sign in");
     // Its output is watched live, and a terminal is open and left alone.
     browser.see("tick 1");
     browser.see_in(".why", "runs in the background");
-    let mut other = Browser::open(&url, "en-GB");
+    let mut other = Person::at(&url, "en-GB");
     other.goto(&format!("/app/boxes/{id}/terminal"));
     other.ask(&json!({ "do": "fill", "label": "Key", "text": key }));
     other.click("Sign in");

@@ -8,7 +8,7 @@ import { paths } from '../route';
 import { boxes, events, now } from '../store';
 import { ago, exact, full, span } from '../time';
 import type { Box, Service } from '../types';
-import { Button, coded, copy, Icon, Link, say, sentence } from '../ui';
+import { Button, coded, copy, Icon, Link, say, sentence, Told } from '../ui';
 import { useWatched } from '../watch';
 import { words } from '../words';
 import { Continue, Freeze, Keep, Limit, Rename, Restore, ShutDown, Wake } from './actions';
@@ -221,7 +221,7 @@ function Problems({ box }: { box: Box }) {
 	);
 }
 
-/** The last decisions: which rule, in the server's words. */
+/** The last decisions: what was decided, by which rule. */
 function History({ box }: { box: Box }) {
 	const w = words.value;
 	const at = now.value;
@@ -238,7 +238,7 @@ function History({ box }: { box: Box }) {
 						<time dateTime={reason.at} title={full(reason.at, w)}>
 							{exact(reason.at, at, w)}
 						</time>
-						<span lang="en">{reason.text}</span>
+						<Told text={reason.text} />
 						<span class="rule">{w.rule(reason.rule)}</span>
 					</li>
 				))}

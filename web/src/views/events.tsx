@@ -6,7 +6,7 @@ import { paths } from '../route';
 import { boxes, events, now } from '../store';
 import { exact, full } from '../time';
 import type { BoxEvent } from '../types';
-import { Icon, Link } from '../ui';
+import { Icon, Link, Told } from '../ui';
 import { words } from '../words';
 
 const ROWS = 200;
@@ -69,9 +69,7 @@ export function Events() {
 						</time>
 						<Link to={paths.box(event.box)}>{name(event.box)}</Link>
 						<span class={`kind ${event.kind}`}>{w.kinds[event.kind] ?? event.kind}</span>
-						<span class="text" lang="en">
-							{event.text}
-						</span>
+						<Told text={event.text ?? ''} />
 						{event.rule && <span class="rule">{w.rule(event.rule)}</span>}
 					</li>
 				))}

@@ -320,6 +320,7 @@ export const en = {
 		build: 'Build',
 		sync: 'Files sent',
 		wire: 'Network',
+		scene: 'Scene',
 		shot: 'Picture',
 		device: 'Phone',
 		start: 'Started',

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::select::{self, Submodule};
-use super::sync::{self, Files};
+use super::{remote, sync};
 
 /// How deep submodules may be in each other.
 const DEEPEST: usize = 8;
@@ -81,25 +81,18 @@ pub(super) fn send_baseline(
     let files = paths
         .into_iter()
         .map(|path| (path.clone(), from.join(path)));
-    let files = Files {
-        files: files.collect(),
-        how: "the commit's files".to_owned(),
-        whole: true,
-        excluded: Vec::new(),
-        commit: Some(commit.clone()),
-        unpacked: Some(unpacked),
-    };
+    let files = files.collect();
     let beside = format!("{}-baseline", dest.trim_end_matches('/'));
     let sent = sync::send(call, id, &beside, here, &files)?;
     let mut result = json!({
         "dest": beside,
         "remotePath": format!("/work/{beside}"),
         "commitSha": commit,
-        "files": files.files.len(),
+        "files": files.len(),
         "changedOnBox": sent.changed,
     });
     if with_packages {
-        let linked = sync::exec(call, id, PACKAGES, dest.trim_end_matches('/'), None)?;
+        let linked = remote::exec(call, id, PACKAGES, dest.trim_end_matches('/'), None)?;
         let linked = linked["stdout"].as_str().unwrap_or_default();
         result["deps"] = linked.lines().collect::<Vec<_>>().into();
     }

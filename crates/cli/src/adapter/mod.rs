@@ -3,9 +3,14 @@
 //! everything else. Owns which calls are repeated when a connection breaks; knows no rule of a box.
 
 mod commits;
+mod compare;
+mod messages;
+mod packages;
 mod pull;
+mod remote;
 mod select;
 mod sync;
+mod tools;
 mod upstream;
 
 use std::collections::BTreeSet;
@@ -18,11 +23,13 @@ use rmcp::model::{
     Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ResultType,
     ServerCapabilities, ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::messages::Messages;
+use self::tools::Tools;
 use self::upstream::{Failure, Upstream};
 use crate::error::CliError;
 use crate::settings::Server;
@@ -61,7 +68,11 @@ pub(crate) fn run(server: Server) -> Result<(), CliError> {
         upstream: Arc::clone(&upstream),
         began: Arc::new(AtomicBool::new(false)),
         started: Arc::default(),
+        messages: Arc::default(),
+        tools: Arc::default(),
+        watched: Arc::default(),
     };
+    let messages = Arc::clone(&adapter.messages);
     let began = Arc::clone(&adapter.began);
     let served = runtime.block_on(async {
         let told = told_to_end().map_err(failed("listen for signals"))?;
@@ -81,6 +92,7 @@ pub(crate) fn run(server: Server) -> Result<(), CliError> {
         }
     });
     if began.load(Ordering::Acquire) {
+        messages.confirm(&upstream);
         let path = format!("/v1/agents/{}/leave", upstream.conversation());
         // The server notices by itself, three minutes later.
         let _ = upstream.post(&path, &json!({}), SIGN);
@@ -120,11 +132,20 @@ struct Adapter {
     began: Arc<AtomicBool>,
     /// Boxes that this conversation was told it started.
     started: Started,
+    /// What people said to it.
+    messages: Arc<Messages>,
+    /// Which tools it was told there are.
+    tools: Arc<Tools>,
+    /// Whether somebody looks if these change.
+    watched: Arc<AtomicBool>,
 }
 
 impl ServerHandler for Adapter {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("icebox", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
@@ -133,18 +154,17 @@ impl ServerHandler for Adapter {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let upstream = Arc::clone(&self.upstream);
-        let asked = tokio::task::spawn_blocking(move || {
-            let again = Again::of("tools/list", &Value::Null);
-            patiently(again, || {
-                upstream.ask("tools/list", &json!({}), &Arc::default(), &|| {})
-            })
-        });
+        let (tools, upstream) = (Arc::clone(&self.tools), Arc::clone(&self.upstream));
+        let asked = tokio::task::spawn_blocking(move || tools.list(&upstream));
         let answer = asked.await.map_err(internal)?;
-        let answer = answer.map_err(|failure| ErrorData::internal_error(failure.text(), None))?;
-        let tools = answer.get("tools").cloned().unwrap_or_default();
+        let (tools, _) =
+            answer.map_err(|failure| ErrorData::internal_error(failure.text(), None))?;
+        if !self.watched.swap(true, Ordering::AcqRel) {
+            let (known, upstream) = (Arc::clone(&self.tools), Arc::clone(&self.upstream));
+            tokio::spawn(known.watch(upstream, context.peer));
+        }
         let tools = serde_json::from_value(tools).map_err(internal)?;
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -157,10 +177,13 @@ impl ServerHandler for Adapter {
         self.begin();
         let (alive, mut alives) = tokio::sync::mpsc::channel::<()>(1);
         let cancelled = Arc::new(AtomicBool::new(false));
+        let arguments = request.arguments.unwrap_or_default();
+        let of_box = arguments.get("id").and_then(Value::as_str);
+        let of_box = of_box.map(str::to_owned);
         let call = Call {
             upstream: Arc::clone(&self.upstream),
             name: request.name.into_owned(),
-            arguments: request.arguments.unwrap_or_default(),
+            arguments,
             cancelled: Arc::clone(&cancelled),
             started: Arc::clone(&self.started),
             alive,
@@ -169,7 +192,11 @@ impl ServerHandler for Adapter {
         let began = Stopwatch::start();
         loop {
             tokio::select! {
-                done = &mut running => return Ok(done.map_err(internal)?.into()),
+                done = &mut running => {
+                    let mut result = done.map_err(internal)?;
+                    self.came(of_box, &mut result, context.peer);
+                    return Ok(result.into());
+                }
                 () = context.ct.cancelled() => {
                     cancelled.store(true, Ordering::Release);
                     return Ok(failed("the call was cancelled; a command that it began goes on").into());
@@ -187,26 +214,51 @@ impl ServerHandler for Adapter {
     }
 }
 
+/// Whether a call came to nothing for want of an argument.
+fn lacks_an_argument(result: &CallToolResult) -> bool {
+    let text = result.content.first().and_then(ContentBlock::as_text);
+    result.is_error == Some(true) && text.is_some_and(|text| text.text.contains("is required"))
+}
+
 fn internal(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
 impl Adapter {
+    /// A result is on its way to the client.
+    fn came(&self, of_box: Option<String>, result: &mut CallToolResult, client: Peer<RoleServer>) {
+        // A start that was looked up is told as the box that it made.
+        let of_box = of_box.or_else(|| {
+            let id = result.structured_content.as_ref()?.get("id")?;
+            id.as_str().map(str::to_owned)
+        });
+        if of_box.is_some_and(|of_box| self.messages.arrive(&of_box, result)) {
+            let (messages, upstream) = (Arc::clone(&self.messages), Arc::clone(&self.upstream));
+            tokio::task::spawn_blocking(move || messages.confirm(&upstream));
+        }
+        if lacks_an_argument(result) {
+            // The client may know the tools of an older server.
+            let (tools, upstream) = (Arc::clone(&self.tools), Arc::clone(&self.upstream));
+            tokio::spawn(tools.check(upstream, client));
+        }
+    }
+
     /// The first call of a tool begins the heartbeats.
     fn begin(&self) {
         if self.began.swap(true, Ordering::AcqRel) {
             return;
         }
-        let upstream = Arc::clone(&self.upstream);
+        let (upstream, messages) = (Arc::clone(&self.upstream), Arc::clone(&self.messages));
         tokio::spawn(async move {
             let mut beat = tokio::time::interval(HEARTBEAT);
             loop {
                 beat.tick().await;
-                let upstream = Arc::clone(&upstream);
+                let (upstream, messages) = (Arc::clone(&upstream), Arc::clone(&messages));
                 let sent = tokio::task::spawn_blocking(move || {
                     let path = format!("/v1/agents/{}/heartbeat", upstream.conversation());
                     // The next one is a minute away.
                     let _ = upstream.post(&path, &json!({"client": "icebox mcp"}), SIGN);
+                    messages.confirm(&upstream);
                 });
                 if sent.await.is_err() {
                     return;
@@ -232,16 +284,24 @@ impl Call {
             "sandbox_sync" => local(sync::run(&self)),
             "sandbox_pull" => local(pull::run(&self)),
             "sandbox_exec" => {
-                // With an id of its own a command can be asked for again without running twice.
-                let has_id = self.arguments.get("execId").is_some_and(Value::is_string);
-                if !has_id && let Ok(id) = conversation() {
-                    let id: String = id.chars().rev().take(16).collect();
-                    self.arguments.insert("execId".to_owned(), id.into());
-                }
+                self.name_it("execId");
+                self.forward()
+            }
+            "sandbox_say" => {
+                self.name_it("sayId");
                 self.forward()
             }
             "sandbox_start" => self.start(),
             _ => self.forward(),
+        }
+    }
+
+    /// With an id of its own a call can be repeated without doing twice what it does.
+    fn name_it(&mut self, field: &str) {
+        let has_id = self.arguments.get(field).is_some_and(Value::is_string);
+        if !has_id && let Ok(id) = conversation() {
+            let id: String = id.chars().rev().take(16).collect();
+            self.arguments.insert(field.to_owned(), id.into());
         }
     }
 
@@ -339,17 +399,24 @@ impl Again {
             .as_str()
             .is_none_or(|action| action != "stop");
         match name {
-            "tools/list"
-            | "sandbox_list"
+            "sandbox_list"
             | "sandbox_get"
             | "sandbox_freeze"
             | "sandbox_wake"
             | "sandbox_stop"
             | "sandbox_secrets"
+            | "sandbox_scene"
+            | "sandbox_wire"
             | "sandbox_versions"
             | "sandbox_environments"
-            | "sandbox_publish_version" => Self::Freely,
+            | "sandbox_publish_version"
+            | "logs_search"
+            | "logs_errors"
+            | "logs_tail" => Self::Freely,
             "sandbox_exec" if arguments["execId"].is_string() => Self::Freely,
+            "sandbox_say" if arguments["sayId"].is_string() => Self::Freely,
+            // What people said comes again until it is confirmed.
+            "sandbox_status" => Self::Freely,
             "sandbox_procs" if listing => Self::Freely,
             _ => Self::NeverSentOnly,
         }
@@ -358,6 +425,14 @@ impl Again {
 
 /// Tries until the server answers, as long as that is safe and not for too long.
 fn patiently<T>(again: Again, attempt: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
+    patiently_for(PATIENCE, again, attempt)
+}
+
+fn patiently_for<T>(
+    patience: Duration,
+    again: Again,
+    attempt: impl Fn() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let mut failing: Option<Stopwatch> = None;
     let (mut pause, longest) = PAUSES;
     loop {
@@ -373,7 +448,7 @@ fn patiently<T>(again: Again, attempt: impl Fn() -> Result<T, Failure>) -> Resul
             Failure::Said { .. } | Failure::Cancelled => false,
         };
         let failing = failing.get_or_insert_with(Stopwatch::start);
-        if !safe || failing.elapsed() >= PATIENCE {
+        if !safe || failing.elapsed() >= patience {
             return Err(failure);
         }
         std::thread::sleep(pause);

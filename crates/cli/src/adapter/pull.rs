@@ -11,13 +11,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Call;
+use super::remote::{escaped, is_id};
 use super::select;
-use super::sync::{escaped, is_id};
 
 /// The most that is fetched, in bytes, before and after unpacking.
 const LARGEST: u64 = 16 << 30;
 /// Paths in a result.
 const SHOWN: usize = 50;
+/// Paths that are gone, in a result.
+const REMOVED: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -100,6 +102,9 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
         let before = select::walk(&target, &[])?;
         let removed: Vec<_> = before.difference(&paths).collect();
         result["removed"] = removed.len().into();
+        let shown = removed.iter().take(REMOVED);
+        let shown = shown.map(|path| path.display().to_string());
+        result["removedPaths"] = shown.collect::<Vec<_>>().into();
         fs::rename(&target, staging.path().join("before")).map_err(failed)?;
     }
     if target.exists() {

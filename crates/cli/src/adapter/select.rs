@@ -236,6 +236,28 @@ pub(super) fn ignored(folder: &Path, paths: &[PathBuf]) -> Result<BTreeSet<PathB
     Ok(split(&output.stdout).collect())
 }
 
+/// Files of a folder that are not as its last commit has them; new ones that are not ignored among them.
+pub(super) fn uncommitted(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let words = [
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--untracked-files=all",
+        "--",
+        ".",
+    ];
+    let listed = git(folder, &words)?;
+    // Names begin at the top of the tree.
+    let above = git(folder, &["rev-parse", "--show-prefix"])?;
+    let above = above.strip_suffix(b"\n").unwrap_or(&above);
+    let name = |line: PathBuf| {
+        let name = line.as_os_str().as_bytes().get(3..)?.strip_prefix(above)?;
+        Some(PathBuf::from(OsStr::from_bytes(name)))
+    };
+    Ok(split(&listed).filter_map(name).collect())
+}
+
 /// The name people know a project by.
 pub(super) fn repo(folder: &Path) -> Option<String> {
     let top = git(folder, &["rev-parse", "--show-toplevel"]).ok()?;
@@ -354,6 +376,12 @@ mod tests {
             names(select(dir.path(), true).unwrap()),
             [".gitignore", "a", "b.log", "node_modules/x/y"]
         );
+        fs::create_dir(at("below")).unwrap();
+        fs::write(at("below/c d"), "c").unwrap();
+        let changed = uncommitted(dir.path()).unwrap();
+        assert_eq!(changed, [".gitignore", "a", "below/c d"].map(PathBuf::from));
+        let changed = uncommitted(&at("below")).unwrap();
+        assert_eq!(changed, [PathBuf::from("c d")]);
         let paths = [PathBuf::from("b.log"), PathBuf::from("a")];
         let ignored = ignored(dir.path(), &paths).unwrap();
         assert_eq!(

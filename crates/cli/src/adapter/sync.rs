@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::commits::{self, Unpacked};
+use super::compare::Listing;
+use super::packages;
+use super::remote::{escaped, is_id, prune, stale};
 use super::select::{self, Excludes, Selection};
 
 /// The most that is sent when nothing else is said, in MiB.
@@ -22,8 +25,8 @@ const MAX_MB: u64 = 100;
 const LARGEST_MB: u64 = 8_192;
 /// Paths of each list in a result.
 const SHOWN: usize = 20;
-/// The most of a list of files in a box, in bytes.
-const LISTING: u64 = 64 << 20;
+/// Paths that were sent, in a result.
+const SENT: usize = 50;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -109,20 +112,94 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
     if args.baseline.is_some() && (dest == "." || !found.is_dir()) {
         return Err("`baseline` goes with a folder and a `dest` of its own below /work".to_owned());
     }
-    let total = total(&files.files)?;
-    if total.bytes > max_mb << 20 && !args.dry_run {
+    if !is_id(&args.id) {
+        return Err(format!("there is no box `{}`", args.id));
+    }
+    transfer(call, &args, &here, &excludes, &dest, files, max_mb)
+}
+
+/// Sends what differs, and says what came of it.
+fn transfer(
+    call: &Call,
+    args: &Args,
+    here: &Path,
+    excludes: &Excludes,
+    dest: &str,
+    files: Files,
+    max_mb: u64,
+) -> Result<Value, String> {
+    let id = &args.id;
+    let below = files.whole && dest != ".";
+    let listing = Listing::of(call, id, dest, &files.files, below)?;
+    let differing = listing.differing(call, id, dest, &files.files)?;
+    let sent = total(&differing)?;
+    if sent.bytes > max_mb << 20 && !args.dry_run {
         return Err(format!(
             "{} MB would be sent, more than `maxMB` ({max_mb}); the largest folders: {}",
-            total.bytes >> 20,
-            total.largest.join(", ")
+            sent.bytes >> 20,
+            sent.largest.join(", ")
         ));
     }
+    let mut result = about(args, here, dest, &files, &differing);
+    if args.dry_run {
+        result["dryRun"] = true.into();
+        result["totalMB"] = megabytes(total(&files.files)?.bytes).into();
+        result["sendMB"] = megabytes(sent.bytes).into();
+        result["largest"] = sent.largest.into();
+    } else {
+        let sent = send(call, id, dest, here, &differing)?;
+        if !differing.is_empty() {
+            result["uploadedBytes"] = sent.bytes.into();
+            result["uploadedMB"] = megabytes(sent.bytes).into();
+        }
+        result["changedOnBox"] = sent.changed;
+    }
+    if let Some(revision) = args.baseline.as_ref().filter(|_| !args.dry_run) {
+        let with_packages = args.baseline_deps.unwrap_or(true);
+        let sent = commits::send_baseline(call, id, dest, here, revision, with_packages);
+        result["baseline"] = sent?;
+    }
+    if below && listing.whole {
+        let stale = stale(here, listing.names(), &files.files, excludes)?;
+        if !stale.is_empty() {
+            result["staleInDest"] = some(&stale);
+        }
+        if args.prune && !args.dry_run {
+            let pruned = prune(call, id, dest, &stale);
+            result["pruned"] = pruned.gone.into();
+            if pruned.gone < stale.len() {
+                result["pruneFailed"] = (stale.len() - pruned.gone).into();
+            }
+            if let Some(why) = pruned.error {
+                result["pruneError"] = why.into();
+            }
+        }
+    }
+    let amiss = packages::amiss(call, id, dest, &files.files)?;
+    if !amiss.is_empty() {
+        result["deps"] = amiss.into();
+    }
+    Ok(result)
+}
+
+/// What was chosen, and what of it is not in the box yet.
+fn about(
+    args: &Args,
+    here: &Path,
+    dest: &str,
+    files: &Files,
+    differing: &BTreeMap<PathBuf, PathBuf>,
+) -> Value {
+    let paths = differing.keys().take(SENT);
+    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
     let mut result = json!({
         "ok": true,
         "dest": dest,
         "remotePath": format!("/work/{dest}").trim_end_matches("/."),
         "selected": files.how,
         "files": files.files.len(),
+        "sentFiles": differing.len(),
+        "sentPaths": paths,
         "uploadedBytes": 0,
         "uploadedMB": 0,
     });
@@ -132,40 +209,16 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
     if !files.excluded.is_empty() {
         result["excluded"] = some(&files.excluded);
     }
-    if args.dry_run {
-        result["dryRun"] = true.into();
-        result["totalMB"] = megabytes(total.bytes).into();
-        result["largest"] = total.largest.into();
-    } else {
-        let sent = send(call, &args.id, &dest, &here, &files)?;
-        result["uploadedBytes"] = sent.bytes.into();
-        result["uploadedMB"] = megabytes(sent.bytes).into();
-        result["sentFiles"] = files.files.len().into();
-        result["changedOnBox"] = sent.changed;
-    }
     if let Some(unpacked) = files.unpacked.as_ref().filter(|_| args.submodules) {
         result["submodules"] = unpacked.with.clone().into();
         result["submodulesMissing"] = unpacked.without.clone().into();
     }
-    if let Some(revision) = args.baseline.as_ref().filter(|_| !args.dry_run) {
-        let packages = args.baseline_deps.unwrap_or(true);
-        let sent = commits::send_baseline(call, &args.id, &dest, &here, revision, packages);
-        result["baseline"] = sent?;
+    // It is a word of warning, and no reason to fail.
+    let uncommitted = select::uncommitted(here).unwrap_or_default();
+    if !uncommitted.is_empty() {
+        result["uncommitted"] = some(&uncommitted);
     }
-    if files.whole && dest != "." {
-        let stale = stale(call, &args.id, &dest, &here, &files, &excludes)?;
-        if !stale.is_empty() {
-            result["staleInDest"] = some(&stale);
-        }
-        if args.prune && !args.dry_run {
-            let (gone, left) = prune(call, &args.id, &dest, &stale)?;
-            result["pruned"] = gone.into();
-            if left > 0 {
-                result["pruneFailed"] = left.into();
-            }
-        }
-    }
-    Ok(result)
+    result
 }
 
 /// The folder in the box, relative to `/work`.
@@ -333,13 +386,13 @@ pub(super) fn send(
     id: &str,
     dest: &str,
     here: &Path,
-    files: &Files,
+    files: &BTreeMap<PathBuf, PathBuf>,
 ) -> Result<Sent, String> {
     let failed = |error: std::io::Error| format!("cannot pack the files: {error}");
     let archive = tempfile::tempfile().map_err(failed)?;
     let mut tar = tar::Builder::new(GzEncoder::new(archive, Compression::fast()));
     tar.follow_symlinks(false);
-    for (name, path) in &files.files {
+    for (name, path) in files {
         let found = fs::symlink_metadata(path).map_err(failed)?;
         let mut header = tar::Header::new_gnu();
         header.set_mode(found.permissions().mode() & 0o777);
@@ -363,9 +416,6 @@ pub(super) fn send(
     if let Some(repo) = select::repo(here) {
         path.push_str(&format!("&repo={}", escaped(&repo)));
     }
-    if !is_id(id) {
-        return Err(format!("there is no box `{id}`"));
-    }
     // Merging the same files twice is merging them once.
     let answer = super::patiently(super::Again::Freely, || {
         std::io::Seek::rewind(&mut &archive)
@@ -380,71 +430,6 @@ pub(super) fn send(
     })
 }
 
-/// Files in the box that are not among those that were chosen, and that git would not ignore.
-fn stale(
-    call: &Call,
-    id: &str,
-    dest: &str,
-    here: &Path,
-    files: &Files,
-    excludes: &Excludes,
-) -> Result<Vec<PathBuf>, String> {
-    let cmd = "cd \"/work/$D\" 2>/dev/null || exit 0; find . -name .git -prune -o \\( -type f -o -type l \\) -printf '%P\\0'";
-    let listed = exec(call, id, cmd, dest, None)?;
-    let url = listed["outputUrl"].as_str().unwrap_or_default();
-    let response = call.upstream.download(&format!("{url}?stream=stdout"));
-    let response = response.map_err(|failure| failure.text())?;
-    let mut names = Vec::new();
-    let body = response.into_body().into_reader();
-    let read = body.take(LISTING).read_to_end(&mut names);
-    read.map_err(|error| format!("the list of the box's files broke off: {error}"))?;
-    let strange: Vec<PathBuf> = select::split(&names)
-        .filter(|path| !files.files.contains_key(path) && !excludes.cover(path))
-        .collect();
-    let ignored = select::ignored(here, &strange)?;
-    let stale = strange.into_iter().filter(|path| !ignored.contains(path));
-    Ok(stale.collect())
-}
-
-/// Deletes files in the box: how many are gone, and how many have names that cannot be told.
-fn prune(call: &Call, id: &str, dest: &str, stale: &[PathBuf]) -> Result<(usize, usize), String> {
-    let names: Vec<&str> = stale.iter().filter_map(|path| path.to_str()).collect();
-    // The input of a command has its limit.
-    for some in names.chunks(200) {
-        let cmd = "cd \"/work/$D\" && xargs -0 -r rm -f --";
-        exec(call, id, cmd, dest, Some(&some.join("\0")))?;
-    }
-    Ok((names.len(), stale.len() - names.len()))
-}
-
-pub(super) fn exec(
-    call: &Call,
-    id: &str,
-    cmd: &str,
-    dest: &str,
-    stdin: Option<&str>,
-) -> Result<Value, String> {
-    let body = json!({
-        // The folder tells the server that this is the adapter's own work and no step.
-        "cmd": format!(": /work/.psbx-sync/; {cmd}"),
-        "env": {"D": dest},
-        "stdin": stdin,
-        "timeoutSec": 300,
-    });
-    let limit = std::time::Duration::from_secs(400);
-    let answer = call
-        .upstream
-        .post(&format!("/v1/boxes/{id}/exec"), &body, limit);
-    let answer = answer.map_err(|failure| failure.text())?;
-    if answer["exitCode"] != 0 {
-        let said = answer["stderr"].as_str().unwrap_or_default();
-        return Err(format!(
-            "the box's files cannot be listed or deleted: {said}"
-        ));
-    }
-    Ok(answer)
-}
-
 fn some(paths: &[PathBuf]) -> Value {
     let shown = paths.iter().take(SHOWN);
     let shown: Vec<String> = shown.map(|path| path.display().to_string()).collect();
@@ -454,24 +439,6 @@ fn some(paths: &[PathBuf]) -> Value {
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
 fn megabytes(bytes: u64) -> f64 {
     (bytes as f64 / 1024.0 / 1024.0 * 10.0).round() / 10.0
-}
-
-/// Whether this can be the id of a box, so that it is nothing else in an address.
-pub(super) fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
-}
-
-/// A value as it goes into a query.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 #[cfg(test)]

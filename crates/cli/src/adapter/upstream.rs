@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use icebox_wire::rest::{AGENT_HEADER, ErrorBody};
+use icebox_wire::rest::{AGENT_HEADER, CONFIRMS_HEADER, ErrorBody};
 use serde_json::{Value, json};
 use ureq::http::{Request, Response};
 use ureq::{Agent, AsSendBody, Body, SendBody};
@@ -94,7 +94,8 @@ impl Upstream {
             .request("POST", "/mcp")
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
-            .header("mcp-protocol-version", PROTOCOL);
+            .header("mcp-protocol-version", PROTOCOL)
+            .header(CONFIRMS_HEADER, "1");
         let response = self.send(request, body.to_string(), CALL_LIMIT)?;
         let response = said_no(response)?;
         let kind = response.headers().get("content-type");

@@ -1,15 +1,16 @@
 //! `icebox dashboard`: a link that opens the dashboard signed in, and the browser, if there is one.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use icebox_wire::rest::SignInLink;
 
 use super::open::browse;
-use crate::client::READ_LIMIT;
+use crate::client::{Client, READ_LIMIT};
 use crate::error::CliError;
 use crate::printer;
-use crate::settings::Remote;
+use crate::settings::{Remote, Server};
 use crate::words::Now;
 
 /// Open the dashboard, signed in
@@ -52,5 +53,23 @@ impl Dashboard {
             browse(&link.url);
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints a link to whoever has just started a server in this folder at a terminal.
+pub(super) fn greet(data: &Path) {
+    let made = Server::in_folder(data).and_then(|server| {
+        let answer = Client::new(server).post("/v1/session/links", None::<&()>, READ_LIMIT)?;
+        answer.read::<SignInLink>()
+    });
+    match made {
+        Ok(link) => printer::note(&format!(
+            "\nThe dashboard, signed in (once, until {}):\n  {}\n",
+            Now::here().at(link.expires_at),
+            link.url
+        )),
+        Err(error) => printer::note(&format!(
+            "icebox: no link to the dashboard could be made, try `icebox dashboard`: {error}"
+        )),
     }
 }

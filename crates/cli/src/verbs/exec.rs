@@ -120,6 +120,9 @@ impl Exec {
                 "icebox: the command was ended after {limit} s; --timeout sets another limit"
             ));
         }
+        if let Some(why) = &ended.end_reason {
+            note(&format!("icebox: {why}"));
+        }
         let code = exit_code(&ended);
         if let (NOT_FOUND, Some(flag)) = (code, late_flag(&self.command)) {
             note(&format!(

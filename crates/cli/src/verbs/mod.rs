@@ -14,9 +14,11 @@ mod logs;
 mod ls;
 mod mcp;
 mod open;
+mod project;
 mod ps;
 mod queue;
 mod restore;
+mod scene;
 mod secret;
 mod serve;
 mod snapshot;
@@ -27,6 +29,7 @@ mod tell;
 mod tls;
 mod wake;
 mod webhook;
+mod wire;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -63,10 +66,13 @@ pub(crate) enum Verb {
     Stop(stop::Stop),
     Restore(restore::Restore),
     Secret(secret::Secret),
+    Wire(wire::Wire),
+    Scene(scene::Scene),
     Tell(tell::Tell),
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
     Webhook(webhook::Webhook),
+    Project(project::Project),
     Mcp(mcp::Mcp),
     Key(key::Key),
     Tls(tls::Tls),
@@ -95,10 +101,13 @@ impl Verb {
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
             Self::Secret(verb) => verb.run(),
+            Self::Wire(verb) => verb.run(),
+            Self::Scene(verb) => verb.run(),
             Self::Tell(verb) => verb.run(),
             Self::Fork(verb) => verb.run(),
             Self::Snapshot(verb) => verb.run(),
             Self::Webhook(verb) => verb.run(),
+            Self::Project(verb) => verb.run(),
             Self::Mcp(verb) => verb.run(),
             Self::Key(verb) => verb.run(),
             Self::Tls(verb) => verb.run(),
@@ -129,8 +138,11 @@ impl Verb {
             Self::Key(verb) => verb.json(),
             Self::Tls(verb) => verb.json(),
             Self::Secret(verb) => verb.json(),
+            Self::Wire(verb) => verb.remote.json,
+            Self::Scene(verb) => verb.remote.json,
             Self::Tell(verb) => verb.remote.json,
             Self::Webhook(verb) => verb.json(),
+            Self::Project(verb) => verb.json(),
             Self::Mcp(verb) => verb.remote.json,
             Self::Demo(_) | Self::Serve(_) | Self::Completions(_) => false,
         }
@@ -156,10 +168,13 @@ impl Verb {
             | Self::Stop(_)
             | Self::Restore(_)
             | Self::Secret(_)
+            | Self::Wire(_)
+            | Self::Scene(_)
             | Self::Tell(_)
             | Self::Fork(_)
             | Self::Snapshot(_)
             | Self::Webhook(_)
+            | Self::Project(_)
             | Self::Mcp(_)
             | Self::Key(_)
             | Self::Tls(_)

@@ -1,6 +1,7 @@
 //! `icebox serve`: runs the server in the foreground until it is asked to end. Owns the flags, the log, the driver's
 //! choice and what is said at the start; everything else is the server's.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use icebox_server::driver::{Capabilities, Driver};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use super::dashboard;
 use crate::error::CliError;
 use crate::printer::note;
 use crate::settings::KEY_FILE;
@@ -19,6 +21,7 @@ use crate::settings::KEY_FILE;
 /// Run the server
 ///
 /// It keeps everything in one folder and listens on one address. The first start writes an admin key into the folder.
+/// Started at a terminal, it prints a link that opens the dashboard, signed in, once and within ten minutes.
 /// On SIGTERM or Ctrl-C it ends in good order: boxes stay as they are, running ones run on, and the next start takes them
 /// over. Boxes need root.
 #[derive(Args)]
@@ -88,7 +91,9 @@ impl Serve {
                 driver.close_way_out();
             }
             announce(&config, &driver.capabilities());
-            icebox_server::serve(listener, config, Arc::new(driver), shutdown).await?;
+            let data = config.data.clone();
+            let ready = move || greet(data);
+            icebox_server::serve(listener, config, Arc::new(driver), ready, shutdown).await?;
             Ok(ExitCode::SUCCESS)
         })
     }
@@ -150,6 +155,14 @@ fn announce(config: &Config, host: &Capabilities) {
         note(
             "  beware  it can be reached from other machines, without TLS: keys cross the network in the clear (--tls)",
         );
+    }
+}
+
+/// Whoever starts a server by hand wants to see it. A log gets no link, for it would let its readers in.
+fn greet(data: PathBuf) {
+    if std::io::stderr().is_terminal() {
+        // It waits for the server, which begins to answer only now.
+        std::thread::spawn(move || dashboard::greet(&data));
     }
 }
 

@@ -67,6 +67,9 @@ pub(crate) struct Start {
     /// A named port, with `:web` one that people open in a browser; may be repeated
     #[arg(long, value_name = "NAME:PORT[:web]", value_parser = service)]
     service: Vec<ServiceRequest>,
+    /// Where its services lead at first: http:// or https://, a host, perhaps a path (icebox wire changes that)
+    #[arg(long, value_name = "URL", requires = "service")]
+    external: Option<String>,
     /// A secret that its commands have as a variable (icebox secret); may be repeated
     #[arg(long, value_name = "NAME")]
     secret: Vec<String>,
@@ -143,6 +146,7 @@ impl Start {
             size: (size != SizeRequest::default()).then_some(size),
             env: BTreeMap::from_iter(self.env),
             services: self.service,
+            external_base_url: self.external,
             secrets: self.secret,
             environment: self.environment,
             private: self.private.then_some(true),
@@ -199,6 +203,7 @@ fn service(text: &str) -> Result<ServiceRequest, String> {
         name: name.to_owned(),
         port,
         web,
+        ..ServiceRequest::default()
     })
 }
 

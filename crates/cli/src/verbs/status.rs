@@ -91,6 +91,31 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
             "service",
             format!("{} on port {}: {url}", service.name, service.port),
         ));
+        if service.mode != "box" || service.target_port.is_some() {
+            facts.push(("leads to", super::wire::leads(service)));
+        }
+        let wrong = service.last_error.clone();
+        facts.extend(wrong.map(|error| ("wrong", error)));
+    }
+    for link in &view.linked_from {
+        let (from, service, port) = (&link.id, &link.service, link.port);
+        facts.push((
+            "linked",
+            format!("{service} of box {from} is port {port} here"),
+        ));
+    }
+    for connection in &view.connections {
+        let hosts: Vec<_> = connection
+            .hosts
+            .iter()
+            .map(|host| &*host.endpoint)
+            .collect();
+        let how = match (connection.online, connection.rtt_ms) {
+            (true, Some(ms)) => format!("{ms} ms"),
+            (true, None) => "nothing yet".to_owned(),
+            (false, _) => "not online".to_owned(),
+        };
+        facts.push(("reaches", format!("{} ({how})", hosts.join(", "))));
     }
     facts.extend(said(view).map(|text| ("it says", text)));
     facts.extend(view.environment.clone().map(|name| ("settings", name)));
@@ -108,6 +133,11 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
         ));
     }
     facts.extend(view.disk.as_ref().and_then(room));
+    let kills = view.health.as_ref().and_then(|health| health.memory_kills);
+    facts.extend(kills.map(|count| {
+        let text = format!("programs ended for want of it since the box came up: {count}");
+        ("no memory", text)
+    }));
     let (size, image) = (view.size, &view.image);
     let (memory, disk) = (bytes(size.memory_mb << 20), bytes(size.disk_gb << 30));
     facts.push((

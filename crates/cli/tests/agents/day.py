@@ -50,11 +50,20 @@ async def day():
         box = (await call(client, "sandbox_start", goal="a day's work", name="day"))["id"]
 
         plan = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="app", dryRun=True)
-        assert plan["dryRun"] and plan["files"] == 4, plan
+        assert plan["dryRun"] and (plan["files"], plan["sentFiles"]) == (4, 4), plan
         sent = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="app")
         assert (sent["files"], sent["changedOnBox"]) == (4, 4), sent
         again = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="app")
-        assert again["changedOnBox"] == 0, again
+        assert (again["changedOnBox"], again["sentFiles"], again["uploadedBytes"]) == (0, 0, 0), again
+        # Only what differs goes: by its content, its bit for running it, and where it leads.
+        (PROJECT / "one").chmod(0o755)
+        (PROJECT / "new").symlink_to("one")
+        part = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="app")
+        assert (part["sentFiles"], part["changedOnBox"], part["sentPaths"]) == (2, 2, ["new", "one"]), part
+        assert part["uncommitted"]["paths"] == ["one", "new"], part
+        (PROJECT / "new").unlink()
+        await call(client, "sandbox_exec", id=box, cmd="rm app/new; chmod -x app/one", note="as it was")
+        (PROJECT / "one").chmod(0o644)
         for wrong, said in [
             ({"dest": "../app"}, "`dest` must be"),
             ({"dest": "/etc"}, "`dest` must be"),

@@ -78,6 +78,8 @@ def every_tool(box):
         "sandbox_get": {"id": box, "path": "nosuch"},
         "sandbox_sync": {"id": box, "localPath": "/", "dest": "x"},
         "sandbox_pull": {"id": box, "path": "x", "localPath": "/"},
+        "sandbox_wire": {"id": "nosuch", "service": "api", "port": 80},
+        "sandbox_scene": {"id": "nosuch", "service": "api"},
         "sandbox_secrets": {"id": box, "names": ["NOSUCH"]},
         "sandbox_status": {"id": box},
         "sandbox_list": {},
@@ -89,8 +91,12 @@ def every_tool(box):
         "sandbox_publish_version": {"service": "Bad", "label": "x", "image": "x"},
         "sandbox_versions": {},
         "sandbox_environments": {},
+        "logs_search": {"project": "hostile"},
+        "logs_errors": {"project": "hostile"},
+        "logs_tail": {"project": "hostile", "waitSec": 0},
         "sandbox_feedback": {"task": "x", "usage": "x", "problems": "x", "suggestions": "x", "id": "nosuch"},
     }
+    request("/v1/projects", "POST", json.dumps({"name": "hostile"}).encode())
     tools = ask("tools/list", {})["result"]["tools"]
     for tool in tools:
         name, schema = tool["name"], tool["inputSchema"]

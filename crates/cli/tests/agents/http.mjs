@@ -15,10 +15,12 @@ const headers = { Authorization: `Bearer ${key}`, "X-Psbx-Agent": "typescript" }
 await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit: { headers } }));
 
 // A box may take a while on a busy machine; what is tested here is not how long.
+const worked = new Set();
 async function call(name, args, fails = false, options = { timeout: 300000 }) {
   const result = await client.callTool({ name, arguments: args }, undefined, options);
   assert.equal(Boolean(result.isError), fails, JSON.stringify(result));
   if (fails) return result.content[0].text;
+  worked.add(name);
   const fields = JSON.parse(result.content[0].text);
   assert.deepEqual(fields, result.structuredContent);
   return fields;
@@ -63,6 +65,38 @@ assert.equal(files[1].archive, true);
 assert.equal((await fetch(files[1].url)).headers.get("content-type"), "application/gzip");
 assert.ok(files[2].error && files[3].error, JSON.stringify(files));
 assert.equal((await fetch(`${url}/v1/downloads/${"0".repeat(40)}`)).status, 400);
+// A small image is in the result, too; what only calls itself one is not.
+const pixel = "R0lGODlhAQABAAAAACwAAAAAAQABAAAC";
+const paint = `echo ${pixel} | base64 -d > a/dot.gif; echo text > a/not.png`;
+await call("sandbox_exec", { id: box, cmd: paint, note: "make an image" });
+const get = { id: box, paths: ["a/dot.gif", "a/not.png"] };
+const seen = await client.callTool({ name: "sandbox_get", arguments: get });
+assert.equal(seen.content.filter((item) => item.type === "image").length, 1);
+const image = seen.content.at(-1);
+assert.deepEqual([image.mimeType, image.data], ["image/gif", pixel]);
+assert.equal(seen.content.at(-2).text, "image a/dot.gif:");
+
+// Every tool works over the SDK, but for the two that need the caller's disk.
+const build = { id: box, dir: "a", cmd: "cp b c", out: ["c"], note: "build" };
+assert.equal((await call("sandbox_build", build)).cached, true);
+assert.deepEqual((await call("sandbox_secrets", {})).secrets, []);
+const { steps } = await call("sandbox_status", { id: box, fields: ["steps"] });
+assert.equal(steps.at(-1).kind, "build");
+await call("sandbox_say", { id: box, text: "Half of it works." });
+assert.equal((await call("sandbox_freeze", { id: box })).status, "frozen");
+assert.equal((await call("sandbox_wake", { id: box })).status, "ready");
+const { forks } = await call("sandbox_fork", { id: box });
+const other = forks[0].box.id;
+const there = await call("sandbox_exec", { id: other, cmd: "cat a/c", note: "look" });
+assert.equal(there.stdout, "hello\n");
+await call("sandbox_stop", { id: other });
+const version = { service: "api", label: "v1", image: "registry.localhost/api:1" };
+await call("sandbox_publish_version", version);
+assert.equal((await call("sandbox_versions", {})).versions[0].label, "v1");
+assert.deepEqual((await call("sandbox_environments", {})).environments, []);
+await call("sandbox_feedback", { task: "a test", usage: "all", problems: "none", suggestions: "none" });
 await call("sandbox_stop", { id: box });
+const local = ["sandbox_sync", "sandbox_pull"];
+assert.deepEqual(tools.map((tool) => tool.name).filter((name) => !worked.has(name)), local);
 await client.close();
 console.log("all of it works");

@@ -24,9 +24,11 @@ await client.connect(
   }),
 );
 
+const worked = new Set(["parallelsandbox_connect"]);
 async function call(name, args) {
-  const result = await client.callTool({ name, arguments: args });
+  const result = await client.callTool({ name, arguments: args }, undefined, { timeout: 300000 });
   assert.ok(!result.isError, JSON.stringify(result));
+  worked.add(name);
   return JSON.parse(result.content[0].text);
 }
 
@@ -43,8 +45,45 @@ const pulled = `${project}-published`;
 await call("sandbox_pull", { id: box, path: "app/out", localPath: pulled });
 const { readFileSync } = await import("node:fs");
 assert.equal(readFileSync(`${pulled}/out/result`, "utf8"), "built from one\n");
+const wired = await call("sandbox_wire", { id: box, service: "files", port: 80, targetPort: 8081 });
+assert.equal(wired.services[0].targetPort, 8081, JSON.stringify(wired));
+const serve = "cd app/out && exec python3 -m http.server 8081 --bind 127.0.0.1";
+await call("sandbox_exec", { id: box, cmd: serve, note: "serve", background: true, readyPort: 8081 });
+const named = await call("sandbox_exec", { id: box, cmd: "curl -sS http://files/result", note: "by its name" });
+assert.equal(named.stdout, "built from one\n", JSON.stringify(named));
+const scene = await call("sandbox_scene", { id: box, url: "http://files/result" });
+assert.match(scene.sceneUrl, /^http:\/\/files-.*\/result$/);
 const { steps } = await call("sandbox_status", { id: box, fields: ["steps"] });
 assert.ok(!steps.some((step) => step.summary.includes("psbx-sync")), JSON.stringify(steps));
+
+// A message of a person comes once, also to a client that knows nothing of confirming.
+const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+const message = { method: "POST", headers, body: JSON.stringify({ text: "well done" }) };
+assert.equal((await fetch(`${url}/v1/boxes/${box}/messages`, message)).status, 201);
+const told = await call("sandbox_exec", { id: box, cmd: "true", note: "go on" });
+assert.deepEqual(told.fromHuman.map((one) => one.text), ["well done"]);
+assert.equal((await call("sandbox_exec", { id: box, cmd: "true", note: "go on" })).fromHuman, undefined);
+
+// Every other tool that the server lists goes through it.
+const begun = await call("sandbox_exec", { id: box, cmd: "sleep 1000", note: "wait", background: true });
+assert.equal((await call("sandbox_procs", { id: box })).procs[0].bgId, begun.bgId);
+assert.equal((await call("sandbox_procs", { id: box, action: "stop", bgId: begun.bgId })).running, false);
+const built = { id: box, dir: "app", cmd: "sh build.sh", out: ["out"], note: "build" };
+assert.equal((await call("sandbox_build", built)).reused, false);
+assert.ok((await call("sandbox_get", { id: box, path: "app/out/result" })).url.startsWith(url));
+assert.deepEqual((await call("sandbox_secrets", {})).secrets, []);
+// This version of it tells no conversations apart.
+assert.equal((await call("sandbox_list", {})).boxes[0].agent.untracked, true);
+await call("sandbox_say", { id: box, text: "It works." });
+assert.equal((await call("sandbox_freeze", { id: box })).status, "frozen");
+assert.equal((await call("sandbox_wake", { id: box })).status, "ready");
+const { forks } = await call("sandbox_fork", { id: box });
+await call("sandbox_stop", { id: forks[0].box.id });
+await call("sandbox_publish_version", { service: "api", label: "v1", image: "registry.localhost/api:1" });
+assert.equal((await call("sandbox_versions", { service: "api" })).versions.length, 1);
+assert.deepEqual((await call("sandbox_environments", {})).environments, []);
+await call("sandbox_feedback", { task: "a test", usage: "all", problems: "none", suggestions: "none" });
 await call("sandbox_stop", { id: box });
+assert.deepEqual(names.filter((name) => !worked.has(name)), []);
 await client.close();
 console.log("all of it works");

@@ -117,7 +117,32 @@ async def builds(client, box, other):
     assert shown.returncode == 0 and "nothing ran" in shown.stderr, shown
 
 
-async def databases(client, box):
+async def redis(client, box):
+    done = await run(client, box, "psbx-testdb redis")
+    if "no Redis in this box" in done["stderr"]:
+        assert "apt-get install redis-tools" in done["stderr"], done
+        return
+    assert done["exitCode"] == 0 and "REDIS_URL=redis://127.0.0.1:6379/0" in done["stdout"], done
+    talk = ". /work/.sbx/testdb/redis.env; exec 3<>/dev/tcp/$REDIS_HOST/$REDIS_PORT; printf '%s\\r\\n' "
+    done = await run(client, box, talk + "'SET x 42' >&3; head -n 1 <&3")
+    assert done["stdout"] == "+OK\r\n", done
+    # A client that waits has its connection over the freeze.
+    waits = talk + "'BLPOP q 0' >&3; head -n 5 <&3"
+    waits = await run(client, box, waits, "wait for work", background=True)
+    shown = await call(client, "sandbox_status", id=box, fields=["running"])
+    database = shown["running"]["containers"][0]
+    assert (database["name"], database["status"], database["ports"]) == ("redis", "running", [6379]), database
+    assert database["envFile"] == "/work/.sbx/testdb/redis.env", database
+    await call(client, "sandbox_freeze", id=box)
+    done = await run(client, box, talk + "'GET x' 'LPUSH q hello' >&3; head -n 3 <&3")
+    assert done["stdout"] == "$2\r\n42\r\n:1\r\n", done
+    waited = await call(client, "sandbox_procs", id=box, action="wait", bgId=waits["bgId"])
+    assert waited["exitCode"] == 0 and "hello" in waited["stdout"], waited
+    done = await run(client, box, "psbx-testdb rm redis; psbx-testdb list; ls /work/.sbx/testdb")
+    assert done["stdout"] == "", done
+
+
+async def postgres(client, box):
     done = await run(client, box, "psbx-testdb postgres")
     if "no PostgreSQL in this box" in done["stderr"]:
         assert "apt-get install postgresql" in done["stderr"], done
@@ -134,6 +159,54 @@ async def databases(client, box):
     assert done["stdout"] == "42\n", done
     done = await run(client, box, "psbx-testdb rm postgres; psbx-testdb list; ls /work/.sbx/testdb")
     assert done["stdout"] == "", done
+
+
+async def memory(client):
+    small = await call(client, "sandbox_start", goal="run out of memory", size={"memoryMb": 256})
+    box = small["id"]
+    done = await run(client, box, "python3 -c 'x = b\"x\" * (1 << 30)'")
+    assert done["exitCode"] != 0 if "exitCode" in done else done["signal"] == "SIGKILL", done
+    assert "no memory left (256 MB)" in done["endReason"] and "ended 1 of its programs" in done["endReason"], done
+    shown = await call(client, "sandbox_status", id=box, fields=["health"])
+    assert shown["health"]["memoryKills"] == 1, shown
+    done = icebox("exec", box, "--", "python3 -c 'x = b\"x\" * (1 << 30)'; exit 3")
+    assert done.returncode == 3 and "no memory left" in done.stderr, done
+    await call(client, "sandbox_stop", id=box)
+
+
+def web(version):
+    """A project for npm below the synced one: it needs that version of a package, which comes with it."""
+    package, project = PROJECT.parent / "package", PROJECT / "web"
+    for folder in (package, project):
+        folder.mkdir(exist_ok=True)
+    (package / "package.json").write_text(json.dumps({"name": "a", "version": version}))
+    needs = {"name": "web", "version": "1.0.0", "dependencies": {"a": f"file:a-{version}.tgz"}}
+    (project / "package.json").write_text(json.dumps(needs))
+    quietly = ["--silent", "--offline", "--no-audit", "--no-fund"]
+    environment = os.environ | {"HOME": str(PROJECT.parent)}
+    for words, folder in (
+        (["pack", "--pack-destination", str(project)], package),
+        (["install", "--package-lock-only"], project),
+    ):
+        subprocess.run(["npm", *words, *quietly], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+async def packages(client, box):
+    """Whether what a synced project needs is installed is said with the sync."""
+    arguments = {"id": box, "localPath": str(PROJECT), "dest": "site"}
+    web("1.0.0")
+    sent = await call(client, "sandbox_sync", **arguments)
+    assert sent["deps"] == [{"dir": "web", "lock": "package-lock.json", "state": "missing"}], sent
+    assert "web/package-lock.json" in sent["uncommitted"]["paths"], sent
+    install = {"cmd": "npm ci --offline --no-audit --no-fund", "cwd": "site/web"}
+    done = await run(client, box, note="install", **install)
+    assert done["exitCode"] == 0, done
+    sent = await call(client, "sandbox_sync", **arguments)
+    assert "deps" not in sent and sent["sentFiles"] == 0, sent
+    web("2.0.0")
+    sent = await call(client, "sandbox_sync", **arguments)
+    (stale,) = sent["deps"]
+    assert (stale["state"], stale["differ"], stale["wanted"]) == ("stale", 1, 1), sent
 
 
 async def known(client, box):
@@ -167,11 +240,30 @@ async def words(client, box):
     assert [said["text"] for said in fields["fromHuman"]] == ["use the other branch"], fields
     assert "use the other branch" in result.content[1].text, result
     assert "fromHuman" not in await run(client, box, "true")
+    # The adapter says that it arrived once its client has it.
+    while "waits" in icebox("tell", box).stdout:
+        await asyncio.sleep(0.05)
     assert "just now" in icebox("tell", box).stdout
     await call(client, "sandbox_say", id=box, text="On the other branch now.")
     assert "On the other branch now." in icebox("status", box).stdout
     feedback = {"task": "test", "usage": "all of it", "problems": "none", "suggestions": "none"}
     assert (await call(client, "sandbox_feedback", id=box, **feedback))["ok"] is True
+
+
+async def names(client, box, other):
+    serve = "exec python3 -m http.server 8090 --bind 127.0.0.1"
+    up = await run(client, box, serve, "serve", background=True, readyPort=8090)
+    wired = icebox("wire", other, "peer:80", "--link", box, "--target-port", "8090")
+    assert wired.returncode == 0 and f"port 8090 of box {box}" in wired.stdout, wired
+    done = await run(client, other, "curl -sS -o /dev/null -w '%{http_code}' peer/")
+    assert done["stdout"] == "200", done
+    assert icebox("wire", other).stdout == wired.stdout
+    assert f"peer of box {other} is port 8090 here" in icebox("status", box).stdout
+    scene = icebox("scene", other, "http://peer/a")
+    assert scene.stdout.startswith(f"http://8090-{box}.") and scene.stdout.endswith("/a\n"), scene
+    refused = await call(client, "sandbox_wire", True, id=box, service="self", port=80, fromBox=box)
+    assert "another box" in refused, refused
+    await call(client, "sandbox_procs", id=box, action="stop", bgId=up["bgId"])
 
 
 async def baseline(client, box):
@@ -196,8 +288,10 @@ async def work():
         # First, for what a box was given goes into its builds, too.
         await builds(client, box, other)
         await known(client, other)
-        for step in (secrets, servers, databases, words, baseline):
+        await names(client, box, other)
+        for step in (secrets, servers, postgres, redis, words, packages, baseline):
             await step(client, box)
+        await memory(client)
         for each in (box, other):
             await call(client, "sandbox_stop", id=each)
     print("the work is done")

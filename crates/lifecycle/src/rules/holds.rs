@@ -50,6 +50,13 @@ pub(crate) fn link_source(turn: &mut Turn<'_>, from: BoxId, awake_by_itself: boo
 }
 
 impl Sandbox {
+    /// When it is no longer awake by itself if nothing else happens; `None`: that moment is not known, or will not come.
+    #[must_use]
+    pub fn awake_by_itself_until(&self) -> Option<Time> {
+        let ready = self.state == State::Ready;
+        ready.then(|| super::idle_freeze::moment(self)).flatten()
+    }
+
     /// Whether it is awake for something other than links, so that its own links hold the boxes they lead to (4.2).
     #[must_use]
     pub fn awake_by_itself(&self, now: Time) -> bool {

@@ -24,11 +24,15 @@ pub mod gaps;
 pub mod hang_up;
 pub mod holds;
 pub mod idle_freeze;
+pub mod inactivity;
+pub mod inside;
 pub mod interrupted;
 pub mod keep;
 pub mod lifetime;
 pub mod listed;
+pub mod new_words;
 pub mod no_credits;
+pub mod observed;
 pub mod own_limit;
 pub mod pause;
 pub mod policies;
@@ -102,10 +106,12 @@ pub fn all_rules() -> &'static [Rule] {
     &RULES
 }
 
-const RULES: [Rule; 44] = [
+const RULES: [Rule; 48] = [
     policies::RULE,
     start::RULE,
     interrupted::RULE,
+    new_words::RULE,
+    observed::RULE,
     status_reason::RULE,
     usage::RULE,
     activity::RULE,
@@ -140,9 +146,11 @@ const RULES: [Rule; 44] = [
     takeover::RULE,
     reads::RULE,
     steps::RULE,
+    inside::RULE,
     fields::RULE,
     deadlines::RULE,
     hang_up::RULE,
+    inactivity::RULE,
     lifetime::RULE,
     keep::RULE,
     billing::RULE,

@@ -2,14 +2,17 @@
 
 use axum::Json;
 use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use icebox_wire::rest::ErrorBody;
 
+use super::e2b;
 use crate::commands::{Kind, Trouble};
 
 /// The answer to a request that made something.
 pub(super) const CREATED: StatusCode = StatusCode::CREATED;
+/// There is nothing to say but in the head.
+pub(super) const NO_CONTENT: StatusCode = StatusCode::NO_CONTENT;
 /// What the client has is what there is.
 pub(super) const NOT_MODIFIED: StatusCode = StatusCode::NOT_MODIFIED;
 /// The server is not able to work.
@@ -39,6 +42,8 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
         Kind::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
         Kind::TooMany => (StatusCode::CONFLICT, "too_many"),
+        Kind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "key_reused"),
+        Kind::UnderWay => (StatusCode::CONFLICT, "under_way"),
         Kind::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy"),
         Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
     }
@@ -78,6 +83,14 @@ fn respond(status: StatusCode, code: &str, trouble: Trouble) -> Response {
     response
 }
 
+/// The answer to a path that is none, in the words of the dialect that the client speaks.
+pub(super) async fn nowhere(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    match e2b::no_such_call(&method, &uri, &headers) {
+        Some(answer) => answer,
+        None => no_such_path(method, uri).await,
+    }
+}
+
 /// The answer to a path that is none.
 pub(super) async fn no_such_path(method: Method, uri: Uri) -> Response {
     let text = format!("there is nothing at {method} {}", uri.path());
@@ -85,7 +98,10 @@ pub(super) async fn no_such_path(method: Method, uri: Uri) -> Response {
 }
 
 /// The answer to a method that a path does not have.
-pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
+pub(super) async fn no_such_method(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    if let Some(answer) = e2b::no_such_call(&method, &uri, &headers) {
+        return answer;
+    }
     let text = format!("{} does not take {method}", uri.path());
     let trouble = Trouble::new(Kind::BadRequest, text);
     respond(StatusCode::METHOD_NOT_ALLOWED, "bad_request", trouble)

@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Trouble;
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Trouble> {
-        let bytes = read_whole(request.into_body(), BODY_WAIT).await?;
+        let bytes = read_whole(request.into_body(), BODY_WAIT, BODY_LIMIT).await?;
         let json: &[u8] = if bytes.trim_ascii().is_empty() {
             b"{}"
         } else {
@@ -42,15 +42,20 @@ impl FromRequest<App> for Text {
     type Rejection = Trouble;
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Trouble> {
-        let bytes = read_whole(request.into_body(), BODY_WAIT).await?;
+        let bytes = read_whole(request.into_body(), BODY_WAIT, BODY_LIMIT).await?;
         let text = String::from_utf8(bytes.into());
         let text = text.map_err(|_| Trouble::new(Kind::BadRequest, "the body must be UTF-8 text"));
         text.map(Self)
     }
 }
 
-async fn read_whole(body: axum::body::Body, wait: Duration) -> Result<axum::body::Bytes, Trouble> {
-    let bytes = axum::body::to_bytes(body, BODY_LIMIT);
+/// All of a body that is not larger, and not slower.
+pub(super) async fn read_whole(
+    body: axum::body::Body,
+    wait: Duration,
+    most: usize,
+) -> Result<axum::body::Bytes, Trouble> {
+    let bytes = axum::body::to_bytes(body, most);
     let bytes = tokio::time::timeout(wait, bytes).await.map_err(|_| {
         let limit = wait.as_secs();
         let text = format!("the body must arrive whole within {limit} s");
@@ -59,12 +64,13 @@ async fn read_whole(body: axum::body::Body, wait: Duration) -> Result<axum::body
     bytes.map_err(|_| {
         Trouble::new(
             Kind::TooLarge,
-            format!("the body must be at most {BODY_LIMIT} bytes, and arrive whole"),
+            format!("the body must be at most {most} bytes, and arrive whole"),
         )
     })
 }
 
-fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
+/// Reads JSON of which every field is known.
+pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
     // Lists would fill the fields in their order, which nobody means.
     let is_list = json.trim_ascii_start().starts_with(b"[");
     if is_list && serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() {
@@ -210,11 +216,13 @@ mod tests {
     async fn a_body_that_never_comes_whole_is_not_waited_for() {
         let beginning = stream::iter([Ok::<_, std::io::Error>("{\"cmd\": ")]);
         let body = Body::from_stream(beginning.chain(stream::pending()));
-        let slow = read_whole(body, Duration::from_millis(20))
+        let slow = read_whole(body, Duration::from_millis(20), BODY_LIMIT)
             .await
             .unwrap_err();
         assert_eq!(slow.kind, Kind::TooSlow);
-        let whole = read_whole(Body::from("{}"), BODY_WAIT).await.unwrap();
+        let whole = read_whole(Body::from("{}"), BODY_WAIT, BODY_LIMIT)
+            .await
+            .unwrap();
         assert_eq!(&whole[..], b"{}");
     }
 }

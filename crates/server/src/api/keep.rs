@@ -7,7 +7,8 @@ use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{
     BuildRequest, BuildResponse, EnvironmentRequest, EnvironmentServiceView, EnvironmentsResponse,
     FeedbackRequest, FeedbackResponse, GiveRequest, GiveResponse, MessagesResponse, OkResponse,
-    SecretRequest, SecretView, SecretsResponse, TextRequest, VersionRequest, VersionsResponse,
+    ReceivedRequest, SayRequest, SecretRequest, SecretView, SecretsResponse, TextRequest,
+    VersionRequest, VersionsResponse,
 };
 
 use super::input::{Body, Params, Text};
@@ -139,9 +140,19 @@ pub(super) async fn say(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Body(request): Body<TextRequest>,
+    Body(request): Body<SayRequest>,
 ) -> Result<Json<OkResponse>, Trouble> {
-    app.commands.say(&caller, &id, &request.text).await?;
+    app.commands.say(&caller, &id, &request).await?;
+    Ok(Json(OkResponse { ok: true }))
+}
+
+pub(super) async fn received(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(request): Body<ReceivedRequest>,
+) -> Result<Json<OkResponse>, Trouble> {
+    app.commands.received(&caller, &id, &request.ids).await?;
     Ok(Json(OkResponse { ok: true }))
 }
 

@@ -4,8 +4,9 @@
 mod account;
 mod boxes;
 mod capacity;
+mod collect;
 mod dashboard;
-mod e2b;
+pub(crate) mod e2b;
 mod error;
 mod events;
 mod files;
@@ -13,14 +14,17 @@ mod input;
 mod keep;
 mod links;
 mod mcp;
+mod metrics;
 mod ops;
 mod procs;
+mod projects;
 mod session;
 mod snapshots;
 mod terminal;
 mod view;
 mod webhooks;
 mod who;
+mod wiring;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -35,6 +39,7 @@ use axum::routing::{any, delete, get, post, put};
 use crate::commands::Commands;
 use crate::edge::Edge;
 use crate::edge::forward::Arrival;
+use crate::logs::Logs;
 use crate::sessions::Sessions;
 use crate::store::Keys;
 use crate::webhooks::Webhooks;
@@ -45,6 +50,7 @@ use who::WithKey;
 pub struct App {
     commands: Commands,
     webhooks: Webhooks,
+    logs: Logs,
     edge: Edge,
     keys: Arc<Keys>,
     sessions: Sessions,
@@ -58,6 +64,7 @@ impl App {
         commands: Commands,
         edge: Edge,
         webhooks: Webhooks,
+        logs: Logs,
         keys: Arc<Keys>,
         sessions: Sessions,
         host: &str,
@@ -66,6 +73,7 @@ impl App {
             commands,
             edge,
             webhooks,
+            logs,
             keys,
             sessions,
             host: host.into(),
@@ -96,6 +104,7 @@ pub fn router(app: App) -> Router {
         .route("/app/{*path}", get(dashboard::part))
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
+        .route("/metrics", get(metrics::metrics))
         .route("/mcp", any(mcp))
         .route("/v1/host", get(ops::host))
         .route("/v1/account", get(account::own))
@@ -124,6 +133,21 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/webhooks/{id}/test", post(webhooks::test))
         .route("/v1/webhooks/{id}/deliveries", get(webhooks::deliveries))
+        .route("/logs.js", get(collect::script))
+        .route("/v1/logs", post(collect::take).options(collect::preflight))
+        .route("/v1/projects", get(projects::list).post(projects::create))
+        .route(
+            "/v1/projects/{project}",
+            get(projects::one).delete(projects::remove),
+        )
+        .route("/v1/projects/{project}/rotate", post(projects::rotate))
+        .route(
+            "/v1/projects/{project}/sourcemaps",
+            post(projects::source_maps),
+        )
+        .route("/v1/projects/{project}/logs", get(projects::search))
+        .route("/v1/projects/{project}/logs/errors", get(projects::errors))
+        .route("/v1/projects/{project}/logs/tail", get(projects::tail))
         .route("/v1/agents/{id}/heartbeat", post(ops::heartbeat))
         .route("/v1/agents/{id}/leave", post(ops::leave))
         .route("/v1/boxes", get(boxes::list).post(boxes::start))
@@ -162,6 +186,17 @@ pub fn router(app: App) -> Router {
             "/v1/environments/{name}/services/{service}",
             put(keep::set_service).delete(keep::remove_service),
         )
+        .route("/v1/environments/{name}/connections", post(wiring::connect))
+        .route(
+            "/v1/environments/{name}/connections/{id}",
+            delete(wiring::disconnect),
+        )
+        .route(
+            "/v1/environments/{name}/connections/{id}/endpoints",
+            put(wiring::set_endpoints),
+        )
+        .route("/v1/boxes/{id}/wire", post(wiring::wire))
+        .route("/v1/boxes/{id}/scene", post(wiring::scene))
         .route("/v1/versions", get(keep::versions).post(keep::publish))
         .route("/v1/feedback", get(keep::all_feedback).post(keep::feedback))
         .route("/v1/boxes/{id}/secrets", post(keep::give))
@@ -171,6 +206,7 @@ pub fn router(app: App) -> Router {
             "/v1/boxes/{id}/messages",
             get(keep::messages).post(keep::leave_message),
         )
+        .route("/v1/boxes/{id}/messages/received", post(keep::received))
         .route("/v1/downloads/{token}", get(files::handed_out))
         .route("/v1/boxes/{id}/exec", post(procs::exec))
         .route("/v1/boxes/{id}/procs", get(procs::list))
@@ -183,7 +219,7 @@ pub fn router(app: App) -> Router {
     }
     let router = router.merge(e2b::routes());
     router
-        .fallback(error::no_such_path)
+        .fallback(error::nowhere)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(from_fn_with_state(app.clone(), e2b::traffic))
         .with_state(app)

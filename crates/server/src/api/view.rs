@@ -11,7 +11,7 @@ use icebox_lifecycle::{Forecast, Status, Tier, Time};
 use icebox_wire::rest;
 use serde_json::{Map, Value};
 
-use super::{App, capacity};
+use super::{App, capacity, wiring};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
 use crate::driver::Egress;
@@ -40,6 +40,9 @@ const FIELDS: &[&str] = &[
     "snapshotError",
     "agent",
     "services",
+    "links",
+    "linkedFrom",
+    "connections",
     "sceneUrl",
     "webUrl",
     "takeoverUrl",
@@ -95,8 +98,12 @@ impl App {
             fields.is_none_or(named)
         };
         let mut shown = self.describe(caller, view).await?;
-        if asks("environment") {
+        if asks("environment") || asks("connections") {
             shown.environment = self.commands.environment_of(view.id()).await?;
+        }
+        if let Some(environment) = shown.environment.as_deref().filter(|_| asks("connections")) {
+            let of = self.commands.connections(view.record.account, environment);
+            shown.connections = of.await;
         }
         if ["running", "health", "boxdVersion", "disk"]
             .iter()
@@ -107,9 +114,13 @@ impl App {
                 .inside(caller, &shown.id, asks("disk"))
                 .await?;
             if let Some(daemon) = inside.daemon {
+                // Rule 2.6: the box itself was asked.
+                let now = self.commands.clock().now();
+                shown.observed_at = Some(timestamp(now));
                 let health = shown.health.get_or_insert_default();
                 health.daemon = Some(daemon.to_owned());
                 health.processes = inside.processes;
+                health.memory_kills = (inside.memory_kills > 0).then_some(inside.memory_kills);
             }
             shown.boxd_version = inside.boxd_version;
             shown.running = inside.running;
@@ -172,19 +183,12 @@ impl App {
                 .and_then(|frozen| frozen.snapshot_error.as_deref())
                 .map(str::to_owned),
             agent: self.agent(caller, view, now),
-            services: record
-                .services
-                .iter()
-                .map(|service| rest::ServiceView {
-                    name: service.name.clone(),
-                    port: service.port,
-                    url: Some(urls.of_place(view.id(), &service.name)),
-                    web: service.web,
-                    last_proxy_error: failures.get(&service.name).map(proxy_error),
-                })
-                .collect(),
-            scene_url: urls.first(view.id(), record, |_| true),
-            web_url: urls.first(view.id(), record, |service| service.web),
+            services: wiring::services(self, view, &failures),
+            links: wiring::links(self, view),
+            linked_from: wiring::linked_from(self, view),
+            connections: Vec::new(),
+            scene_url: urls.scene(view.id(), record),
+            web_url: urls.web(view.id(), record),
             private: record.private.then_some(true),
             egress: Some(egress(&record.egress)),
             environment: None,
@@ -255,7 +259,7 @@ fn egress(egress: &Egress) -> rest::EgressView {
     }
 }
 
-fn proxy_error(failure: &Failure) -> rest::ProxyErrorView {
+pub(super) fn proxy_error(failure: &Failure) -> rest::ProxyErrorView {
     rest::ProxyErrorView {
         at: timestamp(failure.at),
         status: failure.status,

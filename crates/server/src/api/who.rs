@@ -36,7 +36,8 @@ impl FromRequestParts<App> for Admin {
         }
         Err(Trouble::new(
             Kind::Forbidden,
-            "only the admin key manages accounts; it is in `admin.key` in the server's data folder",
+            "only the admin key may do that: it manages accounts and opens the host's networks to boxes; it is in `admin.key` in the \
+             server's data folder",
         ))
     }
 }

@@ -102,7 +102,7 @@ impl Commands {
             detail: done
                 .as_ref()
                 .is_ok_and(|built| built.reused)
-                .then_some("reused"),
+                .then(|| "reused".into()),
             target: Some(plan.dir.clone()),
             ending: ending(&ran, took),
         };

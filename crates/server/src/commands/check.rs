@@ -50,7 +50,8 @@ const ENV_COUNT: usize = 256;
 const ENV_LEN: usize = 64 * 1024;
 const METADATA_COUNT: usize = 64;
 const METADATA_LEN: usize = 1_000;
-const SERVICES: usize = 32;
+/// The most services of a box.
+pub const SERVICES: usize = 32;
 const CWD_LEN: usize = 4_096;
 const MIN_MILLI_CPUS: u32 = 100;
 const MIN_MEMORY_MB: u64 = 64;
@@ -176,22 +177,36 @@ pub fn metadata(metadata: &BTreeMap<String, String>) -> Result<(), Trouble> {
     if fits { Ok(()) } else { Err(unfit("metadata")) }
 }
 
+/// The name of a service.
+pub fn service_name(field: &str, name: &str) -> Result<(), Trouble> {
+    if is_service(name) && name != "localhost" {
+        return Ok(());
+    }
+    let shown = cut(name, 64);
+    let limit = format!(
+        "named with 1 to 40 lowercase letters and digits, a letter first, and not `localhost`; `{shown}` is not"
+    );
+    Err(Trouble::bad(field, limit))
+}
+
+/// A port of a box.
+pub fn port(field: &str, port: u16) -> Result<(), Trouble> {
+    if port != 0 && port != BOXD_PORT {
+        return Ok(());
+    }
+    let limit =
+        format!("a whole number from 1 to 65535, and not {BOXD_PORT}, which is the box's daemon");
+    Err(Trouble::bad(field, limit))
+}
+
 /// Named ports.
-pub fn services(services: Vec<rest::ServiceRequest>) -> Result<Vec<Service>, Trouble> {
+pub fn services(services: &[rest::ServiceRequest]) -> Result<(), Trouble> {
     if services.len() > SERVICES {
         return Err(unfit("services"));
     }
-    let mut known: Vec<Service> = Vec::new();
-    for service in services {
+    for (at, service) in services.iter().enumerate() {
         let name = &service.name;
-        if !is_service(name) {
-            return Err(Trouble::bad(
-                "services",
-                format!(
-                    "named with 1 to 40 lowercase letters and digits, a letter first; `{name}` is not"
-                ),
-            ));
-        }
+        service_name("services", name)?;
         if service.port == 0 || service.port == BOXD_PORT {
             return Err(Trouble::bad(
                 "services",
@@ -200,19 +215,36 @@ pub fn services(services: Vec<rest::ServiceRequest>) -> Result<Vec<Service>, Tro
                 ),
             ));
         }
-        if known.iter().any(|other| other.name == service.name) {
+        if services[..at].iter().any(|other| other.name == *name) {
             return Err(Trouble::bad(
                 "services",
                 format!("named differently; `{name}` is there twice"),
             ));
         }
-        known.push(Service {
-            name: service.name,
-            port: service.port,
-            web: service.web,
-        });
     }
-    Ok(known)
+    Ok(())
+}
+
+/// Whether the services of a box can be beside each other: the server listens for those that lead somewhere else.
+pub fn together(field: &str, services: &[Service]) -> Result<(), Trouble> {
+    if services.len() > SERVICES {
+        let text = format!("a box has at most {SERVICES} services");
+        return Err(Trouble::new(Kind::TooMany, text));
+    }
+    for service in services.iter().filter(|service| !service.leads.is_own()) {
+        let port = service.port;
+        let listens_there = |other: &&Service| {
+            other.name != service.name && (other.port == port || other.listens_on() == Some(port))
+        };
+        if let Some(other) = services.iter().find(listens_there) {
+            let limit = format!(
+                "different for `{}` and `{}`: only one of them can have {port} when one leads somewhere else",
+                service.name, other.name
+            );
+            return Err(Trouble::bad(field, limit));
+        }
+    }
+    Ok(())
 }
 
 /// A size, within what the host can give.

@@ -44,9 +44,15 @@ impl Commands {
             let active_boxes = live(&row.name);
             self.environment(account, row, active_boxes)
         };
-        Ok(EnvironmentsResponse {
-            environments: rows.into_iter().map(shown).collect::<Result<_, _>>()?,
-        })
+        let mut environments: Vec<EnvironmentView> =
+            rows.into_iter().map(shown).collect::<Result<_, _>>()?;
+        for environment in &mut environments {
+            let connections = self.connections(account, &environment.name).await;
+            environment.connector_online = (!connections.is_empty())
+                .then(|| connections.iter().all(|connection| connection.online));
+            environment.connections = connections;
+        }
+        Ok(EnvironmentsResponse { environments })
     }
 
     /// Makes an environment.
@@ -66,6 +72,8 @@ impl Commands {
                 name,
                 created_at: timestamp(now),
                 services: Vec::new(),
+                connector_online: None,
+                connections: Vec::new(),
                 active_boxes: 0,
             }),
             Some(false) => {
@@ -79,14 +87,15 @@ impl Commands {
         }
     }
 
-    /// Forgets an environment. Boxes in it go on without its settings.
+    /// Forgets an environment. Boxes in it go on without its settings and its connections.
     pub async fn remove_environment(&self, caller: &Caller, name: &str) -> Result<(), Trouble> {
+        let _alone = self.0.wiring.lock().await;
         let (account, asked) = (caller.account, name.to_owned());
         let removed = self.beside(move |beside| beside.remove_environment(account, &asked));
-        if removed.await? {
-            return Ok(());
+        if !removed.await? {
+            return Err(no_such(name, Kind::NotFound));
         }
-        Err(no_such(name, Kind::NotFound))
+        self.connections_changed(account, name, Vec::clear).await
     }
 
     /// Sets the settings of a service, which `text` has as a `.env` file; without it the service is forgotten.
@@ -179,6 +188,8 @@ impl Commands {
             name: row.name,
             created_at: timestamp(row.created_at),
             services,
+            connector_online: None,
+            connections: Vec::new(),
             active_boxes,
         })
     }
@@ -207,9 +218,9 @@ fn is_live(view: &View) -> bool {
     }
 }
 
-const NAME: &str = "1 to 40 lowercase letters, digits and dashes, a letter first";
+pub(super) const NAME: &str = "1 to 40 lowercase letters, digits and dashes, a letter first";
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     (1..=40).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name

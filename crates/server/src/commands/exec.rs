@@ -13,12 +13,13 @@ use icebox_wire::boxd::{
 };
 use icebox_wire::rest::{ExecRequest, ExecResponse, Gap, Gaps, ProcView};
 
+use super::ends::may_be_recorded;
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, READY_SEC, Readiness, check, room, wait};
 use crate::boxd::label;
 use crate::engine::{CallUnderWay, Patience, View};
 use crate::random;
-use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
+use crate::store::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, cut, is_housekeeping};
 
 /// How much of each stream an answer carries, in bytes.
 pub(super) const TAIL_BYTES: u32 = 16 * 1024;
@@ -63,6 +64,7 @@ impl Commands {
         let writes = !request.read_only;
         let (call, answer) = self.begin(caller, id, writes, patience).await?;
         let exec_id = request.exec_id.clone().unwrap_or_else(random::hex::<8>);
+        self.0.askers.note(id, &exec_id, caller.agent.as_deref());
         let step = step(&request, &exec_id, began);
         let ready_sec = request.ready_sec.unwrap_or(READY_SEC);
         let mut done = self.run_in(&call, &answer.view, request, &exec_id).await;
@@ -115,6 +117,7 @@ impl Commands {
             tail_bytes: Some(TAIL_BYTES),
             ..boxd::ExecRequest::default()
         };
+        let kills_before = self.memory_kills(id).await;
         let patience = if background { QUICK } else { limit + SLACK };
         let answer = self
             .ask_daemon(call, id, true, || {
@@ -135,7 +138,11 @@ impl Commands {
         if background {
             self.background_began(id, exec_id, shown).await;
         }
-        Ok(response(id, exec_id.to_owned(), background, &answer.result))
+        let mut done = response(id, exec_id.to_owned(), background, &answer.result);
+        if !background && done.exit_code != Some(0) {
+            done.end_reason = self.out_of_memory(id, kills_before).await;
+        }
+        Ok(done)
     }
 
     pub(super) async fn background_began(&self, id: BoxId, exec_id: &str, label: String) {
@@ -165,12 +172,13 @@ impl Commands {
             })
             .await?;
         let now_ms = crate::clock::machine_now().0;
-        Ok(answer
-            .procs
-            .iter()
-            .filter(|proc| !is_own(proc))
-            .map(|proc| proc_view(id, proc, now_ms))
-            .collect())
+        let mut procs = Vec::with_capacity(answer.procs.len());
+        for proc in answer.procs.iter().filter(|proc| !is_own(proc)) {
+            let mut view = proc_view(id, proc, now_ms);
+            self.explain(id, &mut view).await;
+            procs.push(view);
+        }
+        Ok(procs)
     }
 
     /// One command; waits for its end at most `wait`. When its box cannot be asked any more, or does not know it, what
@@ -225,7 +233,9 @@ impl Commands {
                 }
             })
             .await?;
-        Ok(proc_view(id, &info, crate::clock::machine_now().0))
+        let mut view = proc_view(id, &info, crate::clock::machine_now().0);
+        self.explain(id, &mut view).await;
+        Ok(view)
     }
 
     /// Ends a command: first politely, after `grace` for sure.
@@ -370,7 +380,7 @@ fn step(request: &ExecRequest, exec_id: &str, at: Time) -> Option<HistoryStep> {
         kind: "exec",
         summary: cut(&request.cmd, SUMMARY_LEN),
         note: request.note.clone(),
-        detail: request.background.then_some("background"),
+        detail: request.background.then(|| "background".into()),
         target: None,
         ending: Ending::default(),
     })
@@ -415,6 +425,7 @@ fn response(id: BoxId, exec_id: String, background: bool, result: &ProcResult) -
         exit_code: proc.exit_code.filter(|_| !proc.timed_out),
         signal: proc.signal.clone(),
         timed_out: Some(proc.timed_out),
+        end_reason: None,
         stdout: text(&result.stdout_tail),
         stderr: text(&result.stderr_tail),
         truncated: Some(result.stdout_truncated || result.stderr_truncated),
@@ -455,38 +466,6 @@ fn gap(from: u64, to: u64) -> Option<Gap> {
     (from < to).then_some(Gap { from, to })
 }
 
-/// Whether a box that says this may have commands that only the record knows.
-fn may_be_recorded(kind: Kind) -> bool {
-    let kinds = [
-        Kind::BoxGone,
-        Kind::Interrupted,
-        Kind::NoCredits,
-        Kind::WakeFailed,
-        Kind::NotFound,
-    ];
-    kinds.contains(&kind)
-}
-
-/// What the record says of a command. Nobody knows more of it, nor what it wrote.
-pub(super) fn recorded_view(id: BoxId, exec_id: &str, step: StoredStep) -> ProcView {
-    let ending = step.ending;
-    let known = ending.exit_code.is_some() || ending.signal.is_some() || ending.timed_out;
-    ProcView {
-        exec_id: exec_id.to_owned(),
-        cmd: step.summary,
-        background: step.detail.as_deref() == Some("background"),
-        exit_code: ending.exit_code,
-        signal: ending.signal,
-        timed_out: ending.timed_out,
-        ms: ending.ms.unwrap_or(0),
-        output_url: output_url(id, exec_id),
-        recorded: true,
-        outcome: (!known).then(|| "unknown".to_owned()),
-        error: ending.error,
-        ..ProcView::default()
-    }
-}
-
-fn output_url(id: BoxId, exec_id: &str) -> String {
+pub(super) fn output_url(id: BoxId, exec_id: &str) -> String {
     format!("/v1/boxes/{id}/procs/{exec_id}/output")
 }

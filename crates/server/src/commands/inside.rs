@@ -48,6 +48,8 @@ pub struct Inside {
     pub daemon: Option<&'static str>,
     /// Its processes.
     pub processes: Option<u32>,
+    /// How many of its programs were ended for want of memory.
+    pub memory_kills: u64,
     /// What runs in it.
     pub running: Option<RunningView>,
     /// What takes up room.
@@ -92,6 +94,7 @@ impl Commands {
         Ok(Inside {
             daemon: Some(if info.is_some() { "ok" } else { "silent" }),
             processes: info.as_ref().map(|info| info.processes),
+            memory_kills: self.memory_kills(id).await,
             boxd_version: info.map(|info| info.version),
             running: procs.map(|commands| RunningView {
                 commands,

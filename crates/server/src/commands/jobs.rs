@@ -9,7 +9,7 @@ use icebox_wire::rest::ProcView;
 use serde::Serialize;
 
 use super::exec::{QUICK, TAIL_BYTES, proc_view};
-use super::trouble::Trouble;
+use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands};
 use crate::engine::CallUnderWay;
 
@@ -31,6 +31,19 @@ pub struct Waited {
     pub ready: Option<bool>,
 }
 
+impl Waited {
+    /// One that only the record knows: nobody has what it wrote.
+    fn of_record(proc: ProcView) -> Self {
+        Self {
+            proc,
+            stdout: String::new(),
+            stderr: String::new(),
+            truncated: false,
+            ready: None,
+        }
+    }
+}
+
 impl Commands {
     /// Waits for a command's end at most `wait`; answers with how it is then.
     pub async fn wait_proc(
@@ -42,7 +55,14 @@ impl Commands {
     ) -> Result<Waited, Trouble> {
         let id = self.find(caller, id)?.id();
         let (call, _) = self.acting(caller, id, false).await?;
-        self.waited(&call, id, exec_id, wait).await
+        let waited = self.waited(&call, id, exec_id, wait).await;
+        match waited {
+            Err(trouble) if trouble.kind == Kind::NotFound => {
+                let recorded = self.recorded(id, exec_id).await?;
+                Ok(Waited::of_record(recorded.ok_or(trouble)?))
+            }
+            waited => waited,
+        }
     }
 
     /// The same during a call.
@@ -71,8 +91,10 @@ impl Commands {
             .await?;
         let result = &answer.result;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut proc = proc_view(id, &result.proc, crate::clock::machine_now().0);
+        self.explain(id, &mut proc).await;
         Ok(Waited {
-            proc: proc_view(id, &result.proc, crate::clock::machine_now().0),
+            proc,
             stdout: text(&result.stdout_tail),
             stderr: text(&result.stderr_tail),
             truncated: result.stdout_truncated || result.stderr_truncated,

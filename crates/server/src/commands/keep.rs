@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use icebox_lifecycle::BoxId;
 
+use super::handover::Messages;
 use super::{Commands, Trouble};
 use crate::builds::Builds;
 use crate::store::{Beside, StoreError};
@@ -18,8 +19,8 @@ pub struct Keep {
     pub(super) builds: Builds,
     /// The boxes that were given secrets or an environment.
     pub(super) given: Boxes,
-    /// The boxes at which messages wait.
-    pub(super) messages: Boxes,
+    /// Messages that wait at boxes, or are on their way from there.
+    pub(super) messages: Messages,
 }
 
 impl Keep {
@@ -27,11 +28,19 @@ impl Keep {
     pub fn open(beside: Beside, vault: Vault, builds: Builds) -> Result<Self, StoreError> {
         Ok(Self {
             given: Boxes(RwLock::new(beside.with_given()?)),
-            messages: Boxes(RwLock::new(beside.with_messages()?.into_iter().collect())),
+            messages: Messages::waiting_at(beside.with_messages()?),
             beside: Arc::new(beside),
             vault,
             builds,
         })
+    }
+}
+
+impl Keep {
+    /// The tables.
+    #[must_use]
+    pub fn beside(&self) -> &Arc<Beside> {
+        &self.beside
     }
 }
 

@@ -129,6 +129,7 @@ impl Commands {
             private: request.private,
             egress,
             link_secret: None,
+            wiring: None,
         };
         let answer = self.0.engine.patch(id, patch).await;
         let answer = answer.map_err(|error| ask(error, id))?;

@@ -47,13 +47,13 @@ impl Commands {
             (Some(name), None) => {
                 let found = services.iter().find(|known| known.name == *name);
                 let found = found.ok_or_else(|| unfit("service"))?;
-                (found.name.clone(), found.port)
+                (found.name.clone(), found.listens_on().unwrap_or(found.port))
             }
             (None, Some(port)) if port > 0 && port != BOXD_PORT => (port.to_string(), port),
             (None, Some(_)) => return Err(unfit("port")),
             (None, None) => {
                 let first = services.first().ok_or_else(|| unfit("service"))?;
-                (first.name.clone(), first.port)
+                (first.name.clone(), first.listens_on().unwrap_or(first.port))
             }
             (Some(_), Some(_)) => {
                 return Err(Trouble::bad("port", "left out when `service` is given"));

@@ -1,17 +1,15 @@
 //! Words between people and agents: a line of an agent to whoever watches its box, a message of a person to whoever holds a
-//! box, which is handed over once, and feedback to the operator. None of them is use of a box, and none wakes one (rule 3.2).
+//! box, and feedback to the operator. None of them is use of a box, and none wakes one (rule 3.2). How a message arrives
+//! once is in [`super::handover`].
 
-use std::sync::Arc;
-
-use icebox_lifecycle::{BoxId, CallKind};
+use icebox_lifecycle::CallKind;
 use icebox_wire::rest::{
-    FeedbackRequest, FeedbackResponse, FeedbackView, MessageView, MessagesResponse,
+    FeedbackRequest, FeedbackResponse, FeedbackView, MessageView, MessagesResponse, SayRequest,
 };
 
 use super::check::{self, unfit};
 use super::trouble::{Kind, Trouble, timestamp};
 use super::{Caller, Commands, ask};
-use crate::engine::View;
 use crate::store::{Beside, Ending, FeedbackRow, HistoryStep, MessageRow, SUMMARY_LEN, cut};
 
 /// The longest line of an agent, in characters.
@@ -27,9 +25,18 @@ const FEEDBACK_KEPT: usize = 10_000;
 const FEEDBACK_SHOWN: usize = 200;
 
 impl Commands {
-    /// Tells the person who watches a box something: a step of it.
-    pub async fn say(&self, caller: &Caller, id: &str, text: &str) -> Result<(), Trouble> {
-        let text = said(text, SAY_LEN)?;
+    /// Tells the person who watches a box something: a step of it, which a repeat with the same `sayId` is not.
+    pub async fn say(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: &SayRequest,
+    ) -> Result<(), Trouble> {
+        let text = said(&request.text, SAY_LEN)?;
+        let say_id = request.say_id.as_deref();
+        if say_id.is_some_and(|id| !check::is_exec_id(id)) {
+            return Err(unfit("sayId"));
+        }
         let view = self.find(caller, id)?;
         if let Some(ended) = Trouble::of_ended(&view, self.0.clock.now()) {
             return Err(ended);
@@ -40,7 +47,7 @@ impl Commands {
         let long = text.chars().count() > SUMMARY_LEN;
         let step = HistoryStep {
             at: self.0.clock.now(),
-            exec: None,
+            exec: say_id.map(|id| format!("say-{id}")),
             kind: "say",
             summary: cut(text, SUMMARY_LEN),
             // A step's summary is short; the whole of a longer line is its note.
@@ -67,14 +74,15 @@ impl Commands {
         }
         let (id, now, kept) = (view.id(), self.0.clock.now(), text.clone());
         let left = self.beside(move |beside| beside.leave_message(id, &kept, now, MOST_WAITING));
-        if left.await?.is_none() {
+        let Some(seq) = left.await? else {
             let text = format!(
                 "{MOST_WAITING} messages wait at box {id} already; nobody who holds it has looked since"
             );
             return Err(Trouble::new(Kind::TooMany, text));
-        }
-        self.0.keep.messages.add(id);
+        };
+        self.0.keep.messages.left_at(id);
         Ok(MessageView {
+            id: seq,
             at: timestamp(now),
             text,
             delivered_at: None,
@@ -82,49 +90,18 @@ impl Commands {
         })
     }
 
-    /// The latest messages that were left at a box, those that were handed over, too.
+    /// The latest messages that were left at a box, those that arrived, too.
     pub async fn messages(&self, caller: &Caller, id: &str) -> Result<MessagesResponse, Trouble> {
         let id = self.find(caller, id)?.id();
+        // Read first: what arrives meanwhile is in the rows by the time that it is no longer on its way.
+        let arrived = self.0.keep.messages.arrived();
         let rows = self
             .beside(move |beside| beside.messages(id, LISTED))
             .await?;
+        let rows = rows.into_iter().map(|row| arrived.mark(row));
         Ok(MessagesResponse {
-            messages: rows.into_iter().map(message).collect(),
+            messages: rows.map(message).collect(),
         })
-    }
-
-    /// Hands over what waits at a box, if the caller's conversation holds it. Nobody gets it again.
-    pub async fn from_human(
-        &self,
-        caller: &Caller,
-        id: BoxId,
-    ) -> Result<Vec<MessageView>, Trouble> {
-        let keep = &self.0.keep;
-        if !keep.messages.has(id) {
-            return Ok(Vec::new());
-        }
-        let holds = |view: &Arc<View>| {
-            view.record.account == caller.account && view.sandbox.agent.id == caller.agent
-        };
-        if !self
-            .0
-            .engine
-            .views()
-            .get(id)
-            .is_some_and(|view| holds(&view))
-        {
-            return Ok(Vec::new());
-        }
-        // First, so that one that is left meanwhile is noticed again.
-        keep.messages.remove(id);
-        let (agent, now) = (caller.agent.clone(), self.0.clock.now());
-        let taken = self
-            .beside(move |beside| beside.take_messages(id, agent.as_deref(), now))
-            .await;
-        if taken.is_err() {
-            keep.messages.add(id);
-        }
-        Ok(taken?.into_iter().map(message).collect())
     }
 
     /// Keeps what an agent says to the operator.
@@ -192,8 +169,9 @@ fn said(text: &str, most: usize) -> Result<&str, Trouble> {
     Ok(text)
 }
 
-fn message(row: MessageRow) -> MessageView {
+pub(super) fn message(row: MessageRow) -> MessageView {
     MessageView {
+        id: row.seq,
         at: timestamp(row.at),
         text: row.text,
         delivered_at: row.delivered_at.map(timestamp),

@@ -2,15 +2,19 @@
 //! as it must be, do the work. Owns the waits and their limits. Changes no state itself and knows no HTTP.
 
 mod account;
+mod askers;
 mod build;
 pub mod check;
+mod connections;
 mod downloads;
 mod egress;
+mod ends;
 mod environments;
 mod events;
 mod exec;
 mod files;
 mod folder;
+mod handover;
 mod inside;
 mod jobs;
 mod keep;
@@ -20,12 +24,14 @@ mod link;
 mod look;
 mod messages;
 mod notices;
+mod once;
 mod output;
 mod pause;
 mod presence;
 mod reach;
 mod ready;
 mod room;
+mod scene;
 mod secrets;
 mod snapshots;
 mod start;
@@ -33,6 +39,7 @@ mod terminal;
 pub mod trouble;
 mod versions;
 mod wait;
+mod wire;
 
 use std::sync::Arc;
 
@@ -46,18 +53,21 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::edge::forward::Upstreams;
 use crate::engine::{Answer, AskError, CallUnderWay, Engine, KEPT_MS, Patience, View};
+use crate::outside::Reach;
 use crate::record::AccountId;
 use crate::store::{Reader, StoreError, StoredStep, Why};
 use crate::usage::Usage;
 
 pub use events::{EventReader, EventsRequest, event_view};
 pub use files::{Content, Download, SyncRequest};
+pub use handover::Receipt;
 pub use inside::Inside;
 pub use jobs::Waited;
 pub use keep::Keep;
 pub use keys::key_id;
 pub use link::Link;
 pub use look::Look;
+pub use once::OnceKey;
 pub use output::{OutputPiece, OutputRequest, Reading, StreamName};
 pub use pause::Resumed;
 pub use presence::{Presences, is_agent_id, no_agent_id};
@@ -94,9 +104,15 @@ struct Inner {
     /// Free places for terminals.
     terminals: Arc<Semaphore>,
     keep: Keep,
+    /// Whose services may lead into private networks.
+    reach: Reach,
+    /// Held while somebody changes where a name leads, so that what was looked at for that is still so.
+    wiring: tokio::sync::Mutex<()>,
     disks: inside::Disks,
     /// The account that the first start made.
     admin: AccountId,
+    turns: Arc<once::Turns>,
+    askers: askers::Askers,
 }
 
 impl Commands {
@@ -116,6 +132,7 @@ impl Commands {
         outbox: Reader,
         keep: Keep,
         admin: AccountId,
+        reach: Reach,
     ) -> Self {
         Self(Arc::new(Inner {
             engine,
@@ -131,8 +148,12 @@ impl Commands {
             looks: look::Looks::default(),
             terminals: Arc::new(Semaphore::new(terminal::MOST)),
             keep,
+            reach,
+            wiring: tokio::sync::Mutex::default(),
             disks: inside::Disks::default(),
             admin,
+            turns: Arc::default(),
+            askers: askers::Askers::default(),
         }))
     }
 
@@ -164,6 +185,12 @@ impl Commands {
     #[must_use]
     pub fn boxds(&self) -> &Boxds {
         &self.0.boxds
+    }
+
+    /// Whether the services of an account may lead into private networks.
+    #[must_use]
+    pub fn private_too(&self, account: AccountId) -> bool {
+        self.0.reach.private_too(account)
     }
 
     /// Which conversations are there (rule 7.2).
@@ -218,7 +245,7 @@ impl Commands {
         let step = step
             .map_err(|error| Trouble::internal(&error))?
             .map_err(|error| Trouble::internal(&error))?;
-        Ok(step.map(|step| exec::recorded_view(id, exec_id, step)))
+        Ok(step.map(|step| ends::recorded_view(id, exec_id, step)))
     }
 
     /// Begins a call that acts on a box of the caller, and waits until it is ready.

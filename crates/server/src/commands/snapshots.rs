@@ -254,6 +254,7 @@ pub fn continues(record: &mut Record, snapshot: &Snapshot, memory: bool, size: S
     record.size = size;
     if record.services.is_empty() {
         record.services.clone_from(&snapshot.record.services);
+        record.scene.clone_from(&snapshot.record.scene);
     }
     record.origin = Some(Box::new(origin(snapshot, memory)));
 }

@@ -82,6 +82,8 @@ impl Commands {
         let egress = request.egress.as_ref();
         let egress = egress.map(|asked| self.egress(caller.account, asked));
         let egress = egress.transpose()?;
+        let external = request.external_base_url.as_deref();
+        let services = self.new_services(caller, request.services, external)?;
         let mut record = Record {
             account: caller.account,
             name: request.name,
@@ -90,12 +92,13 @@ impl Commands {
             size: check::size(request.size.as_ref(), limits, &host)?,
             env: request.env.into(),
             metadata: request.metadata.into(),
-            services: check::services(request.services)?,
+            services,
             e2b: None,
             private: request.private.unwrap_or(false),
             egress: egress.clone().unwrap_or_else(|| self.usual_egress()),
             link_secret: None,
             origin: None,
+            scene: None,
         };
         if let Some((snapshot, memory)) = begins {
             let asked = request.size.unwrap_or_default();
@@ -112,7 +115,7 @@ impl Commands {
         })
     }
 
-    async fn until_started(&self, view: Arc<View>) -> Result<Arc<View>, Trouble> {
+    pub(super) async fn until_started(&self, view: Arc<View>) -> Result<Arc<View>, Trouble> {
         let id = view.id();
         let started = self.until(id, |view| started_or_why_not(view, self.0.clock.now()));
         match tokio::time::timeout(START_LIMIT, started).await {
@@ -236,6 +239,7 @@ fn only_what_a_restore_takes(request: &StartRequest) -> Result<(), Trouble> {
         ("size", request.size.is_some()),
         ("env", !request.env.is_empty()),
         ("services", !request.services.is_empty()),
+        ("externalBaseUrl", request.external_base_url.is_some()),
         ("secrets", !request.secrets.is_empty()),
         ("environment", request.environment.is_some()),
         ("idleTimeoutMin", request.idle_timeout_min.is_some()),

@@ -58,6 +58,10 @@ pub enum Kind {
     Busy,
     /// No more of these fit.
     TooMany,
+    /// The key of this request was another one's.
+    KeyReused,
+    /// The same request is under way already.
+    UnderWay,
     /// Our fault; the id is in the log.
     Internal,
 }
@@ -102,7 +106,7 @@ impl Trouble {
                 Kind::WakeFailed => Some(RETRY_WAKE_SEC),
                 Kind::FreezeFailed => Some(RETRY_FREEZE_SEC),
                 Kind::NoCapacity => Some(RETRY_CAPACITY_SEC),
-                Kind::Busy => Some(RETRY_BUSY_SEC),
+                Kind::Busy | Kind::UnderWay => Some(RETRY_BUSY_SEC),
                 Kind::BadRequest
                 | Kind::Unauthorized
                 | Kind::NoCredits
@@ -121,6 +125,7 @@ impl Trouble {
                 | Kind::TooLarge
                 | Kind::TooSlow
                 | Kind::TooMany
+                | Kind::KeyReused
                 | Kind::Internal => None,
             },
         }

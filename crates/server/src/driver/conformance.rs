@@ -4,10 +4,15 @@
 
 mod snapshots;
 
+use std::net::Ipv4Addr;
+
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{BOXD_PORT, BoxSpec, Driver, DriverError, Egress, FreezeMode, Origin, Size};
+use super::{
+    BOXD_PORT, BoxSpec, Driver, DriverError, Egress, FreezeMode, NoListener, Origin, Size, Stream,
+};
 
 pub use snapshots::clean;
 
@@ -43,6 +48,7 @@ pub const CASES: &[&str] = &[
     "cold_boot_keeps_files_only",
     "destroy_works_in_every_state",
     "connections_end_with_a_freeze",
+    "what_is_listened_for_in_a_box_ends_with_a_freeze",
     "exited_tells_of_the_end",
     "unknown_boxes_are_gone",
     "a_running_box_is_never_thawed_over",
@@ -66,6 +72,7 @@ pub async fn run(subject: &Subject<'_>, case: &str, id: BoxId) {
         "cold_boot_keeps_files_only" => subject.cold_boot(id).await,
         "destroy_works_in_every_state" => subject.destroy_everywhere(id).await,
         "connections_end_with_a_freeze" => subject.connections_end(id).await,
+        "what_is_listened_for_in_a_box_ends_with_a_freeze" => subject.listeners_end(id).await,
         "exited_tells_of_the_end" => subject.exited(id).await,
         "unknown_boxes_are_gone" => subject.unknown_boxes(id).await,
         "a_running_box_is_never_thawed_over" => subject.never_thawed_over(id).await,
@@ -80,6 +87,14 @@ pub async fn run(subject: &Subject<'_>, case: &str, id: BoxId) {
 
 const FIRST: CopyId = CopyId(1);
 const SECOND: CopyId = CopyId(2);
+
+/// Whether what is said at one end is heard at the other.
+async fn carries(from: &mut Stream, to: &mut Stream) {
+    let mut heard = [0; 4];
+    from.write_all(b"word").await.expect("write");
+    to.read_exact(&mut heard).await.expect("read");
+    assert_eq!(&heard, b"word");
+}
 
 impl Subject<'_> {
     async fn boot_begins_anew(&self, id: BoxId) {
@@ -234,6 +249,15 @@ impl Subject<'_> {
             Some("kept")
         );
         assert_eq!(self.inside.recall(id).await, None);
+        // One that was left its files alone is like any other once it booted.
+        let left = self.driver.destroy(id, true).await;
+        left.expect("end all but its files");
+        self.boot(id, true).await.expect("another cold boot");
+        self.inside.remember(id, "found").await;
+        self.frozen_to_disk(id, SECOND).await;
+        self.driver.thaw(id, SECOND).await.expect("thaw");
+        self.driver.release(id).await.expect("release");
+        assert_eq!(self.inside.recall(id).await.as_deref(), Some("found"));
     }
 
     async fn destroy_everywhere(&self, id: BoxId) {
@@ -265,7 +289,6 @@ impl Subject<'_> {
     }
 
     async fn connections_end(&self, id: BoxId) {
-        use tokio::io::AsyncReadExt;
         self.booted(id).await;
         let mut open = self.driver.connect(id, BOXD_PORT).await.expect("connect");
         self.driver
@@ -287,6 +310,51 @@ impl Subject<'_> {
                 .connect(id, BOXD_PORT)
                 .await
                 .expect("connect again"),
+        );
+    }
+
+    async fn listeners_end(&self, id: BoxId) {
+        const PORT: u16 = 4_321;
+        let listen = || self.driver.listen(id, Ipv4Addr::LOCALHOST, PORT);
+        let refused = listen().await.err();
+        assert!(
+            matches!(refused, Some(NoListener::Unreachable(_))),
+            "{refused:?}"
+        );
+        self.booted(id).await;
+        let mut listener = listen().await.expect("listen");
+        let taken = listen().await.err();
+        assert_eq!(taken, Some(NoListener::Taken(PORT)));
+        let mut inside = self.driver.connect(id, PORT).await.expect("connect");
+        let mut taken = listener.accept().await.expect("accept");
+        carries(&mut inside, &mut taken).await;
+        carries(&mut taken, &mut inside).await;
+        self.driver
+            .freeze(id, FreezeMode::Copy(FIRST))
+            .await
+            .expect("freeze");
+        for open in [&mut inside, &mut taken] {
+            let read = open.read(&mut [0; 1]).await;
+            assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+        }
+        assert!(listener.accept().await.is_err(), "it takes no more");
+        let refused = listen().await.err();
+        assert!(
+            matches!(refused, Some(NoListener::Unreachable(_))),
+            "{refused:?}"
+        );
+        self.driver.evict(id, FIRST).await.expect("evict");
+        self.driver.thaw(id, FIRST).await.expect("thaw");
+        self.driver.release(id).await.expect("release");
+        drop(listener);
+        let mut listener = listen().await.expect("listen again");
+        let (inside, taken) = tokio::join!(self.driver.connect(id, PORT), listener.accept());
+        drop((inside.expect("connect again"), taken.expect("accept again")));
+        drop(listener);
+        drop(
+            listen()
+                .await
+                .expect("one that was dropped leaves its port"),
         );
     }
 

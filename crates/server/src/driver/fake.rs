@@ -4,13 +4,15 @@
 
 mod boxd;
 mod inside;
+mod listener;
+mod memory;
 mod program;
 mod reach;
 mod script;
 mod world;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -19,10 +21,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode,
-    NoConnection, Origin, Stream,
+    BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
+    NoConnection, NoListener, Origin, Stream,
 };
 
+use memory::{Ended, Memory, Running};
 use script::Script;
 pub use script::{Behaviour, Gate, Step};
 
@@ -71,6 +74,8 @@ struct FakeBox {
     ended: Option<String>,
     /// Where its programs really listen, by their port in the box.
     programs: HashMap<u16, SocketAddr>,
+    /// The same of the server's own sockets in it.
+    listeners: HashMap<u16, SocketAddr>,
 }
 
 /// A snapshot of one.
@@ -78,32 +83,6 @@ struct FakeBox {
 struct FakeSnapshot {
     files: BTreeMap<String, String>,
     memory: Option<Memory>,
-}
-
-/// What a box has in memory, and a copy on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Memory {
-    word: Option<String>,
-    commands: Vec<Running>,
-}
-
-/// A command in a box.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Running {
-    exec_id: String,
-    cmd: String,
-    background: bool,
-    started_ms: i64,
-    ended: Option<Ended>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-/// How a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Ended {
-    Exit(i32),
-    Signal(&'static str),
 }
 
 impl Fake {
@@ -268,6 +247,7 @@ impl FakeBox {
             connected: CancellationToken::new(),
             ended: None,
             programs: HashMap::new(),
+            listeners: HashMap::new(),
         }
     }
 
@@ -283,6 +263,7 @@ impl FakeBox {
     fn disconnect(&mut self) {
         self.connected.cancel();
         self.connected = CancellationToken::new();
+        self.listeners.clear();
     }
 
     fn seen(&self) -> Seen {
@@ -290,16 +271,6 @@ impl FakeBox {
             processes: self.processes,
             copy: self.copies.keys().next_back().copied(),
             detail: self.ended.as_deref().unwrap_or_default().into(),
-        }
-    }
-}
-
-impl Memory {
-    fn end(&mut self, exec_id: &str, how: &Ended) {
-        for command in &mut self.commands {
-            if command.exec_id == exec_id && command.ended.is_none() {
-                command.ended = Some(how.clone());
-            }
         }
     }
 }
@@ -452,6 +423,11 @@ impl Driver for Fake {
         self.world().get(id).map(|_| Counters::default())
     }
 
+    async fn memory_kills(&self, id: BoxId) -> u64 {
+        let found = self.world().get(id).map(|found| found.memory.kills);
+        found.unwrap_or(0)
+    }
+
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
         let mut changes = self.0.changes.0.subscribe();
         if !self.world().boxes.contains_key(&id) {
@@ -481,13 +457,24 @@ impl Driver for Fake {
             if found.processes != Processes::Running {
                 return Err(unreachable("it does not run"));
             }
-            (found.connected.clone(), found.programs.get(&port).copied())
+            let listener = found.listeners.get(&port);
+            let program = found.programs.get(&port).or(listener).copied();
+            (found.connected.clone(), program)
         };
         if port == BOXD_PORT {
             return Ok(boxd::connection(self.clone(), id, connected));
         }
         let program = program.ok_or(NoConnection::NothingListens)?;
         program::connection(program, connected).await
+    }
+
+    async fn listen(
+        &self,
+        id: BoxId,
+        _: Ipv4Addr,
+        port: u16,
+    ) -> Result<Box<dyn Listener>, NoListener> {
+        listener::listen(self.clone(), id, port).await
     }
 }
 

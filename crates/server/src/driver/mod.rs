@@ -9,6 +9,8 @@ pub mod egress;
 pub mod fake;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
 
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Seen, SnapshotId};
@@ -82,11 +84,34 @@ pub trait Driver: Send + Sync + 'static {
     /// What a running box has used so far; with `disk`, also what its own files take up. Counting stops at a bound.
     async fn usage(&self, id: BoxId, disk: bool) -> Result<Counters, DriverError>;
 
+    /// How often the kernel ended a program of a running box because the box had no memory left. It may begin anew when the
+    /// box does. Answers at once; a driver that cannot tell says 0.
+    async fn memory_kills(&self, id: BoxId) -> u64 {
+        let _ = id;
+        0
+    }
+
     /// Resolves when the first process of a running box ends, with what is known of its end.
     async fn exited(&self, id: BoxId) -> Result<String, DriverError>;
 
     /// A byte stream to `localhost:port` inside the box. The driver closes it before a freeze.
     async fn connect(&self, id: BoxId, port: u16) -> Result<Stream, NoConnection>;
+
+    /// Takes connections that programs in a running box make to `address:port`, a loopback address of the box's own. The
+    /// driver ends it before a freeze, with every connection that came of it, so that none of them gets into a copy.
+    async fn listen(
+        &self,
+        id: BoxId,
+        address: Ipv4Addr,
+        port: u16,
+    ) -> Result<Box<dyn Listener>, NoListener>;
+}
+
+/// Takes connections inside a box.
+#[async_trait]
+pub trait Listener: Send {
+    /// The next one. An error: it takes no more, since the box stands still or is gone.
+    async fn accept(&mut self) -> io::Result<Stream>;
 }
 
 /// What a box has used.
@@ -197,6 +222,17 @@ pub enum NoConnection {
     #[error("nothing listens there")]
     NothingListens,
     /// The box does not run, takes no connections now, or could not be asked.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// Why no connections are taken inside a box.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoListener {
+    /// A program in the box listens there itself.
+    #[error("a program in the box listens on port {0} itself")]
+    Taken(u16),
+    /// The box does not run, or could not be asked.
     #[error("{0}")]
     Unreachable(String),
 }

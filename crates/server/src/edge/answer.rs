@@ -44,6 +44,8 @@ pub(super) enum Answer {
     NotOurs,
     /// The request does not say whom it is for, or says two things.
     Unclear,
+    /// A field that others may take for another one.
+    Doubtful,
     /// A method that is for proxies.
     NoTunnels,
     /// It came in the clear where only TLS is spoken.
@@ -65,7 +67,7 @@ impl Answer {
             Self::Private => StatusCode::FORBIDDEN,
             Self::NoBox | Self::NoService { .. } => StatusCode::NOT_FOUND,
             Self::NotOurs => StatusCode::MISDIRECTED_REQUEST,
-            Self::Unclear | Self::NeedsTls => StatusCode::BAD_REQUEST,
+            Self::Unclear | Self::Doubtful | Self::NeedsTls => StatusCode::BAD_REQUEST,
             Self::NoTunnels => StatusCode::METHOD_NOT_ALLOWED,
             Self::Awake => StatusCode::NO_CONTENT,
         }
@@ -86,6 +88,11 @@ impl Answer {
                               addresses, its domain and the names in its settings"
                 .to_owned(),
             Self::Unclear => "a request names exactly one host".to_owned(),
+            Self::Doubtful => {
+                "a field could be taken for another one: its name for one that says where the body ends, or \
+                 in HTTP/2 its value begins or ends with a space"
+                .to_owned()
+            }
             Self::NoTunnels => "this is no proxy for CONNECT".to_owned(),
             Self::NeedsTls => {
                 "this port speaks TLS: use https:// instead of http://. If a key was sent in the \
@@ -108,6 +115,7 @@ impl Answer {
             | Self::NoService { .. }
             | Self::NotOurs
             | Self::Unclear
+            | Self::Doubtful
             | Self::NoTunnels
             | Self::NeedsTls
             | Self::Awake => Page::Nothing,
@@ -153,6 +161,7 @@ impl Answer {
             | Self::NoService { .. }
             | Self::NotOurs
             | Self::Unclear
+            | Self::Doubtful
             | Self::NoTunnels => json_body(&json!({ "error": self.text() })),
         };
         let mut response = Response::new(body);
@@ -177,6 +186,26 @@ pub(super) fn entered(cookie: &str) -> Response<Body> {
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
         headers.insert(SET_COOKIE, cookie);
     }
+    response
+}
+
+/// Sends somebody on to the box that a service leads to. The method stays what it is.
+pub(super) fn lives_at(url: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let headers = response.headers_mut();
+    ours(headers, "text/plain");
+    if let Ok(url) = HeaderValue::from_str(url) {
+        headers.insert(LOCATION, url);
+    }
+    response
+}
+
+/// The answer to a program in a box whose request could not be passed on to where its service leads.
+pub(crate) fn not_passed_on(why: &str) -> Response<Body> {
+    let mut response = Response::new(json_body(&json!({ "error": why })));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    ours(response.headers_mut(), "application/json");
     response
 }
 

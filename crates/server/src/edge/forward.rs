@@ -1,17 +1,18 @@
-//! Passes one request on to a program in a box, and its answer back. Both stream; nothing is kept. Owns what a proxy must
+//! Passes one request on to a program in a box, or where its service leads, and the answer back. Both stream; nothing is kept. Owns what a proxy must
 //! leave out, what it adds, and tunnels (WebSockets and every other `Upgrade`). Knows no rules, no host names and no pages:
 //! whoever calls it has decided that the request may go through.
 
-use std::future::Future;
+use std::any::Any;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
@@ -22,16 +23,16 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use icebox_lifecycle::BoxId;
 use tokio::io::AsyncWriteExt as _;
-use tokio_util::sync::CancellationToken;
 
+use super::elsewhere;
+pub use super::elsewhere::Place;
+use super::expect::Continue;
 pub use super::pool::{ForwardError, Upstreams};
 use super::pool::{Line, Reuse};
 use crate::{cookies, sessions};
 
 /// How long the program may take to begin its answer.
 const HEAD_LIMIT: Duration = Duration::from_secs(900);
-/// How long a body is held back for the program's `100 Continue`; clients do not wait for ever either.
-const CONTINUE_LIMIT: Duration = Duration::from_secs(1);
 /// How long the client's end of a tunnel may take to be closed.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// The buffers of a tunnel, in bytes each way.
@@ -49,9 +50,12 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// How they and others like them begin.
+const FORWARDED: &str = "x-forwarded-";
 
 /// What a client could pretend to be a proxy with.
 const PROXY_WORDS: [&str; 3] = ["forwarded", "x-real-ip", "x-client-ip"];
@@ -63,13 +67,24 @@ pub struct Arrival {
     pub peer: SocketAddr,
 }
 
+/// What is held for as long as the tunnel that a request becomes; whoever passes the request on puts it into its extensions.
+#[derive(Clone)]
+pub struct Kept(pub Arc<dyn Any + Send + Sync>);
+
+/// A request that wants to become a tunnel.
+struct Upgrading {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+    kept: Option<Kept>,
+}
+
 /// Where a request goes, and how it got here.
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'a> {
     /// The box.
     pub id: BoxId,
-    /// The port in it.
-    pub port: u16,
+    /// What its request is for.
+    pub place: Place<'a>,
     /// `http` or `https`, as the client sees it.
     pub scheme: &'a str,
     /// How long to wait for something to listen on the port.
@@ -86,19 +101,26 @@ impl Upstreams {
     ) -> Result<Response<Body>, ForwardError> {
         let (mut parts, body) = request.into_parts();
         let client_upgrade = parts.extensions.remove::<OnUpgrade>();
+        let kept = parts.extensions.remove::<Kept>();
         let upgrade = rewrite(&mut parts, way.scheme);
+        if let Place::Elsewhere { target, .. } = way.place {
+            elsewhere::address(&mut parts, target)?;
+        }
+        let spot = way.place.spot();
         let repeatable = body.is_end_stream() && is_safe(&parts.method);
         let reuse = match (&upgrade, repeatable) {
             (Some(_), _) => Reuse::None,
             (None, true) => Reuse::Any,
             (None, false) => Reuse::Fresh,
         };
+        // Where the body of such a request ends, programs may see differently: what follows it must not share its way.
+        let alone = is_safe(&parts.method) && !body.is_end_stream();
         let held = Continue::of(&parts, &body);
         let body = match &held {
             Some(held) => Body::new(held.hold(body)),
             None => body,
         };
-        let mut line = self.line(way.id, way.port, reuse, way.patience).await?;
+        let mut line = self.line(way.id, &spot, reuse, way.patience).await?;
         let again = (line.used_before && repeatable).then(|| parts.clone());
         let mut request = Request::from_parts(parts, body);
         if let Some(held) = &held {
@@ -113,16 +135,21 @@ impl Upstreams {
             let again =
                 unsent.or_else(|| again.map(|parts| Request::from_parts(parts, Body::empty())));
             if let Some(again) = again {
-                line = self
-                    .line(way.id, way.port, Reuse::None, way.patience)
-                    .await?;
+                line = self.line(way.id, &spot, Reuse::None, way.patience).await?;
                 sent = send(&mut line, again).await;
             }
         }
         let response = sent.map_err(|failed| failed.error)?;
         // A body that is still held back leaves the connection in the middle of a request.
-        let keeps = held.is_none_or(|held| held.may_go());
-        answer(response, line, keeps, upgrade.zip(client_upgrade))
+        let keeps = !alone && held.is_none_or(|held| held.may_go());
+        let upgrading = upgrade
+            .zip(client_upgrade)
+            .map(|(protocol, client)| Upgrading {
+                protocol,
+                client,
+                kept,
+            });
+        answer(response, line, keeps, upgrading)
     }
 }
 
@@ -191,7 +218,9 @@ fn forwarded(headers: &mut HeaderMap, peer: Option<SocketAddr>, scheme: &str) {
         .keys()
         .filter(|name| {
             let name = name.as_str();
-            name.starts_with("x-forwarded-") || PROXY_WORDS.contains(&name)
+            let prefix = name.get(..FORWARDED.len());
+            prefix.is_some_and(|prefix| reads_as(prefix, FORWARDED))
+                || PROXY_WORDS.iter().any(|word| reads_as(name, word))
         })
         .cloned()
         .collect();
@@ -211,6 +240,12 @@ fn forwarded(headers: &mut HeaderMap, peer: Option<SocketAddr>, scheme: &str) {
     if let Ok(scheme) = HeaderValue::from_str(scheme) {
         headers.insert(FORWARDED_PROTO, scheme);
     }
+}
+
+/// Whether a name is this one, to programs as well that see fields as variables and so read `_` like `-`.
+fn reads_as(name: &str, word: &str) -> bool {
+    let like = |(a, b): (u8, u8)| a == b || (a == b'_' && b == b'-');
+    name.len() == word.len() && name.bytes().zip(word.bytes()).all(like)
 }
 
 /// HTTP/2 may split cookies over several fields; programs that speak HTTP/1.1 expect one.
@@ -246,7 +281,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 /// Whether a field lists this word.
-fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter();
     let mut words = values
         .filter_map(|value| value.to_str().ok())
@@ -264,7 +299,7 @@ fn answer(
     mut response: Response<Incoming>,
     line: Line,
     keeps: bool,
-    upgrade: Option<(HeaderValue, OnUpgrade)>,
+    upgrading: Option<Upgrading>,
 ) -> Result<Response<Body>, ForwardError> {
     const SWITCHING: u16 = 101;
     let protocol = upgrade_of(response.headers());
@@ -272,15 +307,18 @@ fn answer(
     host_only_cookies(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     if response.status().as_u16() == SWITCHING {
-        let Some((asked, client)) = upgrade else {
+        let Some(asked) = upgrading else {
             let text = "it changed to another protocol unasked".to_owned();
             return Err(ForwardError::BrokeOff(text));
         };
         let program = hyper::upgrade::on(&mut response);
-        tokio::spawn(tunnel(client, program, line));
+        tokio::spawn(async move {
+            let _kept = asked.kept;
+            tunnel(asked.client, program, line).await;
+        });
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, protocol.unwrap_or(asked));
+        headers.insert(UPGRADE, protocol.unwrap_or(asked.protocol));
         return Ok(response.map(|_| Body::empty()));
     }
     let (parts, body) = response.into_parts();
@@ -408,71 +446,6 @@ impl hyper::body::Body for Passing {
 
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A request whose client waits for `100 Continue`: its body stays where it is until the program asks for it.
-struct Continue {
-    asked: CancellationToken,
-}
-
-impl Continue {
-    fn of(parts: &Parts, body: &Body) -> Option<Self> {
-        let waits = lists(&parts.headers, &EXPECT, "100-continue") && !body.is_end_stream();
-        waits.then(|| Self {
-            asked: CancellationToken::new(),
-        })
-    }
-
-    fn listen(&self, request: &mut Request<Body>) {
-        let asked = self.asked.clone();
-        hyper::ext::on_informational(request, move |answer| {
-            if answer.status().as_u16() == 100 {
-                asked.cancel();
-            }
-        });
-    }
-
-    fn hold(&self, body: Body) -> Held {
-        let asked = self.asked.clone();
-        let wait = async move {
-            // Programs that know nothing of `Expect` never ask.
-            let _ = tokio::time::timeout(CONTINUE_LIMIT, asked.cancelled()).await;
-            asked.cancel();
-        };
-        Held {
-            body,
-            wait: Some(Box::pin(wait)),
-        }
-    }
-
-    fn may_go(&self) -> bool {
-        self.asked.is_cancelled()
-    }
-}
-
-struct Held {
-    body: Body,
-    wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl hyper::body::Body for Held {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if let Some(wait) = &mut self.wait {
-            ready!(wait.as_mut().poll(cx));
-            self.wait = None;
-        }
-        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http::{Request, Version};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
@@ -25,6 +26,33 @@ const HTTP2: &[u8] = b"PRI * HTTP/2.0";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The longest line that says how long a chunk is.
 const SIZE_LINE: usize = 4 * 1024;
+
+/// Whether a field could be taken for another one: by whoever reads `_` as `-` and then finds two ends of the body, or in
+/// HTTP/2 by whoever strips what it forbids around a value (RFC 9113, section 8.2.1).
+pub(super) fn is_doubtful<B>(request: &Request<B>) -> bool {
+    let blank = |byte: Option<&u8>| byte.is_some_and(|byte| b" \t".contains(byte));
+    let headers = request.headers();
+    let padded = request.version() == Version::HTTP_2
+        && headers.values().any(|value| {
+            let value = value.as_bytes();
+            blank(value.first()) || blank(value.last())
+        });
+    padded || headers.keys().any(|name| looks_like_an_end(name.as_str()))
+}
+
+/// Whether a name differs from those of the fields that say where a body ends by nothing but what is between the words.
+fn looks_like_an_end(name: &str) -> bool {
+    [["content", "length"], ["transfer", "encoding"]]
+        .iter()
+        .any(|[first, second]| {
+            let between = name
+                .strip_prefix(first)
+                .and_then(|rest| rest.strip_suffix(second));
+            between.is_some_and(|between| {
+                between != "-" && between.bytes().all(|byte| b"-_".contains(&byte))
+            })
+        })
+}
 
 /// A connection whose requests are looked at as they come in.
 pub(super) struct Framed<S> {

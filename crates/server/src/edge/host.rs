@@ -82,6 +82,11 @@ pub(crate) fn is_box_host(host: &str, domain: &str) -> bool {
     program_at(host, domain).is_some()
 }
 
+/// The box whose host it is, in lower case.
+pub(crate) fn box_at(host: &str, domain: &str) -> Option<BoxId> {
+    program_at(host, domain).map(|(_, id)| id)
+}
+
 /// The service or port, and the box, that a host below the domain stands for.
 fn program_at<'h>(host: &'h str, domain: &str) -> Option<(&'h str, BoxId)> {
     let label = host.strip_suffix(domain)?.strip_suffix('.')?;

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::CONNECTION;
-use http::{HeaderValue, Request, Version};
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -37,8 +36,8 @@ const MOST_CONNECTIONS: usize = 20_000;
 const HEAD_LIMIT: Duration = Duration::from_secs(60);
 /// The largest head of a request, in bytes; a longer one is refused with 431.
 pub(super) const HEAD_SIZE: usize = 64 * 1024;
-/// The most fields in it.
-pub(super) const MOST_HEADERS: usize = 128;
+/// The most fields in it: what the HTTP library has room for without asking for memory with each request.
+pub(super) const MOST_HEADERS: usize = 100;
 /// Requests at a time on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 256;
 /// What is under way of one HTTP/2 body, in bytes.
@@ -130,7 +129,6 @@ fn builder(head_limit: Duration) -> Builder<TokioExecutor> {
     http.http1()
         .timer(TokioTimer::new())
         .header_read_timeout(head_limit)
-        .max_headers(MOST_HEADERS)
         .max_buf_size(HEAD_SIZE);
     http.http2()
         .timer(TokioTimer::new())
@@ -220,11 +218,7 @@ impl Connection {
     /// Tells a client that it should have come over TLS.
     async fn refuse(self, stream: TcpStream) {
         let service = service_fn(|request: Request<Incoming>| async move {
-            let mut answer = Answer::NeedsTls.for_programs();
-            if request.version() != Version::HTTP_2 {
-                let close = HeaderValue::from_static("close");
-                answer.headers_mut().insert(CONNECTION, close);
-            }
+            let answer = super::refused(Answer::NeedsTls, request.version());
             Ok::<_, Infallible>(answer)
         });
         let stream = TokioIo::new(Framed::new(stream, HEAD_LIMIT));

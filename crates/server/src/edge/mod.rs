@@ -3,6 +3,8 @@
 
 mod activity;
 mod answer;
+mod elsewhere;
+mod expect;
 mod failures;
 pub mod forward;
 mod framing;
@@ -21,10 +23,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use http::{Method, Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, Response, Version};
 use icebox_lifecycle::BoxId;
 use tower::Service as _;
 
+use crate::api::e2b;
 use crate::commands::Commands;
 use activity::Activity;
 use answer::Answer;
@@ -33,8 +37,11 @@ use host::{For, Names};
 use urls::Urls;
 use wakes::Wakes;
 
+pub(crate) use answer::not_passed_on;
+pub(crate) use elsewhere::climbs;
 pub use failures::Failure;
-pub(crate) use host::is_box_host;
+pub(crate) use host::{box_at, is_box_host};
+pub(crate) use program::OURS;
 
 /// What stands in front of the boxes. Clones are the same one.
 #[derive(Clone)]
@@ -97,19 +104,43 @@ impl Front {
     }
 
     /// Answers one request, whoever it is for.
-    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
+    pub async fn serve(&self, mut request: Request<Body>) -> Response<Body> {
         let named = self.names.of(&request);
         if request.method() == Method::CONNECT {
             return Answer::NoTunnels.for_programs();
         }
+        if framing::is_doubtful(&request) {
+            return refused(Answer::Doubtful, request.version());
+        }
         match named {
-            For::Api => match self.api.clone().call(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            },
-            For::Program { service, id } => self.edge.program(&service, id, request).await,
+            For::Api => self.api(request).await,
+            For::Program { service, id } => {
+                let view = self.edge.0.commands.engine().views().get(id);
+                if view.is_some_and(|view| e2b::address(&view, &service, &mut request)) {
+                    link::take_cookies(request.headers_mut(), self.edge.0.urls.scheme());
+                    return self.api(request).await;
+                }
+                self.edge.program(&service, id, request).await
+            }
             For::Stranger => Answer::NotOurs.for_programs(),
             For::Unclear => Answer::Unclear.for_programs(),
         }
     }
+
+    async fn api(&self, request: Request<Body>) -> Response<Body> {
+        match self.api.clone().call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+/// A refusal after which nothing more is read from the client.
+fn refused(answer: Answer, version: Version) -> Response<Body> {
+    let mut response = answer.for_programs();
+    if version != Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    response
 }

@@ -1,4 +1,4 @@
-//! Connections to the programs in boxes: opened through the driver, kept for a moment between two requests, and ended
+//! Connections to the programs in boxes, and to servers elsewhere that their services lead to: opened, kept for a moment between two requests, and ended
 //! when the box stops running. Owns their limits and why there is none. Knows HTTP's framing, not what is asked for.
 
 use std::collections::HashMap;
@@ -14,11 +14,12 @@ use icebox_lifecycle::BoxId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Driver, NoConnection};
+use crate::driver::{Driver, NoConnection, Stream};
+use crate::outside::Dialer;
 
 /// Connections into one box at a time, idle ones and tunnels included.
 const MOST_OPEN: usize = 4_096;
-/// Idle connections kept for one port.
+/// Idle connections kept to one place.
 const MOST_IDLE: usize = 32;
 /// How often idle connections are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,8 +28,6 @@ const TICK: Duration = Duration::from_secs(1);
 const IDLE_TICKS: u8 = 3;
 /// The largest head of an answer, and how much of its body is in memory at a time.
 const BUFFER: usize = 128 * 1024;
-/// The most header fields of an answer.
-const MOST_HEADERS: usize = 256;
 /// How often it is looked whether something listens by now.
 const LISTENS_BY_NOW: Duration = Duration::from_millis(100);
 
@@ -47,14 +46,46 @@ pub enum ForwardError {
     /// What listens there does not speak HTTP, or its answer is out of all bounds.
     #[error("what listens on port {0} gave no HTTP answer: {1}")]
     NoHttp(u16, String),
+    /// A server elsewhere, which the service leads to, was not reached.
+    #[error("{0} cannot be reached: {1}")]
+    Elsewhere(String, String),
+    /// The request came back here.
+    #[error("the request goes round in a circle: what the service leads to leads back here")]
+    Circle,
     /// As many connections into the box are open as may be.
     #[error("{MOST_OPEN} connections into this box are open, which is the most there may be")]
     Crowded,
 }
 
-/// The ways into all running boxes.
+/// What is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Spot {
+    /// A program in the box, on this port.
+    Port(u16),
+    /// A server elsewhere, and whether it may be at a private address.
+    Elsewhere {
+        tls: bool,
+        host: String,
+        port: u16,
+        private_too: bool,
+    },
+}
+
+impl Spot {
+    fn no_http(&self, why: String) -> ForwardError {
+        match self {
+            Self::Port(port) => ForwardError::NoHttp(*port, why),
+            Self::Elsewhere { host, .. } => {
+                ForwardError::Elsewhere(host.clone(), format!("it gave no HTTP answer: {why}"))
+            }
+        }
+    }
+}
+
+/// The ways into all running boxes, and from them to servers elsewhere.
 pub struct Upstreams {
     driver: Arc<dyn Driver>,
+    dialer: Dialer,
     pools: Mutex<HashMap<BoxId, Arc<Pool>>>,
 }
 
@@ -64,6 +95,7 @@ impl Upstreams {
     pub fn new(driver: Arc<dyn Driver>) -> Self {
         Self {
             driver,
+            dialer: Dialer::default(),
             pools: Mutex::default(),
         }
     }
@@ -86,39 +118,24 @@ impl Upstreams {
     pub(super) async fn line(
         &self,
         id: BoxId,
-        port: u16,
+        spot: &Spot,
         reuse: Reuse,
         patience: Duration,
     ) -> Result<Line, ForwardError> {
         let pool = self.pool(id);
-        if let Some(line) = pool.take(port, reuse) {
+        if let Some(line) = pool.take(spot, reuse) {
             return Ok(line);
         }
         let permit = Arc::clone(&pool.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ForwardError::Crowded)?;
-        let connecting = async {
-            loop {
-                match self.driver.connect(id, port).await {
-                    Err(NoConnection::NothingListens) => {
-                        tokio::time::sleep(LISTENS_BY_NOW).await;
-                    }
-                    other => return other,
-                }
-            }
-        };
-        let connected = tokio::select! {
-            connected = connecting => connected,
-            () = tokio::time::sleep(patience) => Err(NoConnection::NothingListens),
+        let stream = tokio::select! {
+            connected = self.connect(id, spot, patience) => connected?,
             () = pool.closed.cancelled() => {
-                Err(NoConnection::Unreachable("it stopped running".to_owned()))
+                return Err(ForwardError::Unreachable("it stopped running".to_owned()));
             }
         };
-        let stream = connected.map_err(|error| match error {
-            NoConnection::NothingListens => ForwardError::NothingListens(port),
-            NoConnection::Unreachable(why) => ForwardError::Unreachable(why),
-        })?;
         let mut http = http1::Builder::new();
-        http.max_buf_size(BUFFER).max_headers(MOST_HEADERS);
+        http.max_buf_size(BUFFER);
         let handshake = http.handshake::<_, Body>(TokioIo::new(stream)).await;
         let (sender, connection) =
             handshake.map_err(|error| ForwardError::BrokeOff(error.to_string()))?;
@@ -139,9 +156,52 @@ impl Upstreams {
                 _permit: permit,
             }),
             pool,
-            port,
+            spot: spot.clone(),
             used_before: false,
         })
+    }
+
+    async fn connect(
+        &self,
+        id: BoxId,
+        spot: &Spot,
+        patience: Duration,
+    ) -> Result<Stream, ForwardError> {
+        let connecting = async {
+            match spot {
+                Spot::Port(port) => self.program(id, *port).await,
+                Spot::Elsewhere {
+                    tls,
+                    host,
+                    port,
+                    private_too,
+                } => {
+                    let open = self.dialer.open(*tls, host, *port, *private_too).await;
+                    open.map_err(|why| ForwardError::Elsewhere(host.clone(), why))
+                }
+            }
+        };
+        match tokio::time::timeout(patience, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(match spot {
+                Spot::Port(port) => ForwardError::NothingListens(*port),
+                Spot::Elsewhere { host, .. } => {
+                    let why = format!("no connection within {} s", patience.as_secs());
+                    ForwardError::Elsewhere(host.clone(), why)
+                }
+            }),
+        }
+    }
+
+    /// A connection to a program in a box, as soon as it listens.
+    async fn program(&self, id: BoxId, port: u16) -> Result<Stream, ForwardError> {
+        loop {
+            match self.driver.connect(id, port).await {
+                Ok(stream) => return Ok(stream),
+                Err(NoConnection::NothingListens) => tokio::time::sleep(LISTENS_BY_NOW).await,
+                Err(NoConnection::Unreachable(why)) => return Err(ForwardError::Unreachable(why)),
+            }
+        }
     }
 }
 
@@ -166,7 +226,7 @@ struct Pool {
 
 #[derive(Default)]
 struct IdleLines {
-    ports: HashMap<u16, Vec<Idle>>,
+    spots: HashMap<Spot, Vec<Idle>>,
     /// Somebody looks after them already.
     tended: bool,
 }
@@ -192,9 +252,9 @@ impl Pool {
         }
     }
 
-    fn take(self: &Arc<Self>, port: u16, reuse: Reuse) -> Option<Line> {
+    fn take(self: &Arc<Self>, spot: &Spot, reuse: Reuse) -> Option<Line> {
         let mut idle = lock(&self.idle);
-        let lines = idle.ports.get_mut(&port)?;
+        let lines = idle.spots.get_mut(spot)?;
         while let Some(last) = lines.last() {
             let old = reuse == Reuse::Fresh && last.ticks > 0;
             if old || reuse == Reuse::None {
@@ -205,7 +265,7 @@ impl Pool {
                 return Some(Line {
                     inner: Some(inner),
                     pool: Arc::clone(self),
-                    port,
+                    spot: spot.clone(),
                     used_before: true,
                 });
             }
@@ -213,9 +273,9 @@ impl Pool {
         None
     }
 
-    fn keep(self: &Arc<Self>, port: u16, inner: Inner) {
+    fn keep(self: &Arc<Self>, spot: Spot, inner: Inner) {
         let mut idle = lock(&self.idle);
-        let lines = idle.ports.entry(port).or_default();
+        let lines = idle.spots.entry(spot).or_default();
         if self.closed.is_cancelled() || lines.len() >= MOST_IDLE {
             return;
         }
@@ -229,14 +289,14 @@ impl Pool {
     /// Closes what was idle for long; whether there is more to look after.
     fn tick(&self) -> bool {
         let mut idle = lock(&self.idle);
-        for lines in idle.ports.values_mut() {
+        for lines in idle.spots.values_mut() {
             for line in lines.iter_mut() {
                 line.ticks += 1;
             }
             lines.retain(|line| line.ticks < IDLE_TICKS && !line.inner.sender.is_closed());
         }
-        idle.ports.retain(|_, lines| !lines.is_empty());
-        idle.tended = !idle.ports.is_empty();
+        idle.spots.retain(|_, lines| !lines.is_empty());
+        idle.tended = !idle.spots.is_empty();
         idle.tended
     }
 }
@@ -245,7 +305,7 @@ async fn tend(pool: Arc<Pool>) {
     loop {
         tokio::select! {
             () = pool.closed.cancelled() => {
-                lock(&pool.idle).ports.clear();
+                lock(&pool.idle).spots.clear();
                 return;
             }
             () = tokio::time::sleep(TICK) => {}
@@ -260,7 +320,7 @@ async fn tend(pool: Arc<Pool>) {
 pub(super) struct Line {
     inner: Option<Inner>,
     pool: Arc<Pool>,
-    port: u16,
+    spot: Spot,
     /// It has carried a request before, so its other end may be about to close it.
     pub(super) used_before: bool,
 }
@@ -284,7 +344,7 @@ impl Line {
             let error = failed.into_error();
             let text = error.to_string();
             let error = if error.is_parse() || error.is_parse_too_large() {
-                ForwardError::NoHttp(self.port, text)
+                self.spot.no_http(text)
             } else {
                 ForwardError::BrokeOff(text)
             };
@@ -305,14 +365,14 @@ impl Line {
         let Some(mut inner) = self.inner.take() else {
             return;
         };
-        let (pool, port) = (Arc::clone(&self.pool), self.port);
+        let (pool, spot) = (Arc::clone(&self.pool), self.spot.clone());
         if inner.sender.is_ready() {
-            return pool.keep(port, inner);
+            return pool.keep(spot, inner);
         }
         tokio::spawn(async move {
             // An error means that it ended.
             if inner.sender.ready().await.is_ok() {
-                pool.keep(port, inner);
+                pool.keep(spot, inner);
             }
         });
     }

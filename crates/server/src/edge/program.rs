@@ -9,13 +9,16 @@ use http::{Method, Request, Response};
 use icebox_lifecycle::{BoxId, Command, Refusal, State, Status};
 
 use super::Edge;
-use super::answer::{Answer, entered, is_failure};
-use super::forward::{ForwardError, Way};
+use super::answer::{Answer, entered, is_failure, lives_at};
+use super::elsewhere::is_for;
+use super::forward::{ForwardError, Place, Way};
 use super::link::{self, ENTER_PATH};
 use super::page::{Language, Page};
 use super::visit::loads_page;
 use crate::driver::BOXD_PORT;
 use crate::engine::{AskError, View};
+use crate::outside::Target;
+use crate::record::Leads;
 
 /// How long a program may take to listen again (rule 8.7).
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -24,7 +27,7 @@ const AWAKE_PATH: &str = "/.icebox/awake";
 /// How long that question may wait for its answer.
 const AWAKE_LIMIT: Duration = Duration::from_secs(25);
 /// Paths that are ours on every host.
-const OURS: &str = "/.icebox/";
+pub(crate) const OURS: &str = "/.icebox/";
 
 /// A request on its way.
 struct Visitor {
@@ -57,13 +60,14 @@ impl Edge {
         let Some(view) = self.0.commands.engine().views().get(id) else {
             return visitor.answer(&Answer::NoBox);
         };
-        let port = match port_of(&view, service) {
-            Ok(port) => port,
+        let found = match find(&view, service) {
+            Ok(found) => found,
             Err(answer) => {
                 self.failed(id, service, &answer);
                 return visitor.answer(&answer);
             }
         };
+        let port = found.port;
         let scheme = self.0.urls.scheme();
         let path = request.uri().path();
         if path == ENTER_PATH {
@@ -82,11 +86,50 @@ impl Edge {
                 format!("there is nothing at {path}; paths under {OURS} are not the program's");
             return visitor.answer(&Answer::NoService { text });
         }
+        if let Some((of, port)) = found.link {
+            // It has rules of its own: who may look, what wakes it, what counts.
+            return lives_at(&self.0.urls.of_path(of, &port.to_string(), &request));
+        }
         if view.sandbox.state != State::Ready {
             return self.not_awake(&view, &visitor).await;
         }
-        self.pass_on(&view, service, port, scheme, request, &visitor)
+        let target = match self.elsewhere(&view, service, found, &request) {
+            Ok(target) => target,
+            Err(answer) => {
+                self.failed(id, service, &answer);
+                return visitor.answer(&answer);
+            }
+        };
+        let place = match &target {
+            Some(target) => Place::Elsewhere {
+                target,
+                private_too: self.0.commands.private_too(view.record.account),
+            },
+            None => Place::Port(port),
+        };
+        self.pass_on(&view, service, place, scheme, request, &visitor)
             .await
+    }
+
+    /// Where a request goes that is not for a program in the box.
+    fn elsewhere(
+        &self,
+        view: &View,
+        service: &str,
+        found: Found<'_>,
+        request: &Request<Body>,
+    ) -> Result<Option<Target>, Answer> {
+        let scene = view.record.scene.as_deref();
+        let elsewhere = scene.and_then(|scene| scene.elsewhere.as_ref());
+        let elsewhere = elsewhere.filter(|_| view.record.scene_place() == Some(service));
+        let url = match elsewhere {
+            Some(elsewhere) if is_for(elsewhere, request) => Some(&*elsewhere.base_url),
+            Some(_) | None => found.external,
+        };
+        let target = url.map(Target::parse).transpose();
+        target.map_err(|why| Answer::Unreachable {
+            why: format!("the address of the service does not fit: {why}"),
+        })
     }
 
     /// Passes a request on to a box that is awake.
@@ -94,7 +137,7 @@ impl Edge {
         &self,
         view: &Arc<View>,
         service: &str,
-        port: u16,
+        place: Place<'_>,
         scheme: &str,
         request: Request<Body>,
         visitor: &Visitor,
@@ -105,7 +148,7 @@ impl Edge {
         self.0.activity.request(id, idle_ms).await;
         let way = Way {
             id,
-            port,
+            place,
             scheme,
             patience: PATIENCE,
         };
@@ -139,11 +182,13 @@ impl Edge {
             ForwardError::Crowded => Answer::Crowded {
                 why: error.to_string(),
             },
-            ForwardError::Unreachable(_) | ForwardError::BrokeOff(_) | ForwardError::NoHttp(..) => {
-                Answer::Unreachable {
-                    why: error.to_string(),
-                }
-            }
+            ForwardError::Unreachable(_)
+            | ForwardError::BrokeOff(_)
+            | ForwardError::NoHttp(..)
+            | ForwardError::Elsewhere(..)
+            | ForwardError::Circle => Answer::Unreachable {
+                why: error.to_string(),
+            },
         };
         self.failed(id, service, &answer);
         visitor.answer(&answer)
@@ -298,26 +343,48 @@ fn sleeps(view: &View) -> bool {
     }
 }
 
-/// The port that a service, or a port by its number, leads to.
-fn port_of(view: &View, service: &str) -> Result<u16, Answer> {
+/// What a URL of a box is for.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    /// The port of its program in the box; that of the name, if there is none.
+    port: u16,
+    /// The box that a service leads to, and the port there.
+    link: Option<(BoxId, u16)>,
+    /// Where a service leads, if to a server elsewhere.
+    external: Option<&'a str>,
+}
+
+/// What a service, or a port by its number, leads to.
+fn find<'a>(view: &'a View, service: &str) -> Result<Found<'a>, Answer> {
     let no = |text: String| Err(Answer::NoService { text });
     let mut services = view.record.services.iter();
     let declared = services.find(|known| known.name == service);
-    let port = match declared {
-        Some(declared) => declared.port,
+    let found = match declared {
+        Some(declared) => Found {
+            port: declared.listens_on().unwrap_or(declared.port),
+            link: declared.link(),
+            external: match &declared.leads {
+                Leads::External(url) => Some(url),
+                Leads::Own | Leads::OwnAt(_) | Leads::Link { .. } => None,
+            },
+        },
         None if !service.starts_with(|c: char| c.is_ascii_digit()) => {
             return no(format!("this box has no service `{service}`"));
         }
         None => match service.parse() {
-            Ok(port) if port > 0 && !service.starts_with('0') => port,
+            Ok(port) if port > 0 && !service.starts_with('0') => Found {
+                port,
+                link: None,
+                external: None,
+            },
             Ok(_) | Err(_) => return no(format!("`{service}` is no port; ports are 1 to 65535")),
         },
     };
-    if port == BOXD_PORT {
+    if found.port == BOXD_PORT {
         // Whoever reaches the daemon can do everything in the box.
         return no(format!(
-            "port {port} is the box's own daemon, which has no URL"
+            "port {BOXD_PORT} is the box's own daemon, which has no URL"
         ));
     }
-    Ok(port)
+    Ok(found)
 }

@@ -1,9 +1,11 @@
 //! Where browsers find the boxes. Owns the form of a box's URL; reading one is `host`'s.
 
+use http::Request;
+use http::uri::PathAndQuery;
 use icebox_lifecycle::BoxId;
 
 use crate::config::Config;
-use crate::record::{Record, Service};
+use crate::record::{Record, Service, Shows};
 
 /// What all URLs have in common.
 #[derive(Clone, Debug)]
@@ -42,6 +44,12 @@ impl Urls {
         self.scheme
     }
 
+    /// What comes after the name of a box's port: the domain, and the server's port where browsers do not know it.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        format!("{}{}", self.domain, self.port)
+    }
+
     /// The URL of a service, or of a port.
     #[must_use]
     pub fn of_place(&self, id: BoxId, place: &str) -> String {
@@ -78,15 +86,54 @@ impl Urls {
         format!("{base}{}?token={token}", super::link::ENTER_PATH)
     }
 
-    /// The URL of what people see first of a box, of the services that `fits`.
+    /// Where a request for one box finds the same at a service, or port, of another.
     #[must_use]
-    pub fn first(
-        &self,
-        id: BoxId,
-        record: &Record,
-        fits: impl Fn(&Service) -> bool,
-    ) -> Option<String> {
-        let first = record.services.iter().find(|service| fits(service))?;
-        Some(self.of_place(id, &first.name))
+    pub fn of_path<B>(&self, id: BoxId, place: &str, request: &Request<B>) -> String {
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", PathAndQuery::as_str);
+        let url = self.of_place(id, place);
+        format!("{}{path}", url.trim_end_matches('/'))
+    }
+
+    /// The URL of a service; that of a link is at the box that it leads to.
+    #[must_use]
+    pub fn of_service(&self, id: BoxId, service: &Service) -> String {
+        match service.link() {
+            Some((of, port)) => self.of_place(of, &port.to_string()),
+            None => self.of_place(id, &service.name),
+        }
+    }
+
+    /// The URL of the first service that people open.
+    #[must_use]
+    pub fn web(&self, id: BoxId, record: &Record) -> Option<String> {
+        let first = record.services.iter().find(|service| service.web)?;
+        Some(self.of_service(id, first))
+    }
+
+    /// The URL of what people see first of a box: what was chosen, or the first service.
+    #[must_use]
+    pub fn scene(&self, id: BoxId, record: &Record) -> Option<String> {
+        let shows = record
+            .scene
+            .as_deref()
+            .and_then(|scene| scene.shows.as_ref());
+        match shows {
+            Some(Shows::Url(url)) => Some(url.clone()),
+            Some(Shows::Page { place, path }) => {
+                let service = record.services.iter().find(|known| known.name == *place);
+                let url = service.map_or_else(
+                    || self.of_place(id, place),
+                    |service| self.of_service(id, service),
+                );
+                Some(format!("{}{path}", url.trim_end_matches('/')))
+            }
+            None => {
+                let first = record.services.first()?;
+                Some(self.of_service(id, first))
+            }
+        }
     }
 }

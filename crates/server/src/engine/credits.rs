@@ -425,6 +425,7 @@ mod tests {
             link_secret: None,
             e2b: None,
             origin: None,
+            scene: None,
         };
         let policy = Policy {
             freeze_after_ms: None,

@@ -146,6 +146,7 @@ impl Effects {
         let driver = Arc::clone(&self.driver);
         let boxds = Arc::clone(&self.boxds);
         let settings = settings(view);
+        let record = Arc::clone(&view.record);
         let crowd = Arc::clone(&self.crowd);
         let inbox = self.inbox.clone();
         let runtime = self.runtime.clone();
@@ -165,13 +166,16 @@ impl Effects {
             let act = runtime.spawn(async move {
                 let _turn = crowd.turn(&effect).await;
                 let boots = matches!(effect, Effect::Boot { .. });
-                let outcome = act(driver, spec, copy, effect, &counted).await;
-                match settings {
-                    Some(settings) if boots && outcome == Outcome::Done => {
-                        configure(&boxds, id, settings).await
-                    }
-                    Some(_) | None => outcome,
+                let runs = boots || matches!(effect, Effect::Release { .. });
+                unwire(&boxds, id, &effect).await;
+                let mut outcome = act(driver, spec, copy, effect, &counted).await;
+                if let Some(settings) = settings.filter(|_| boots && outcome == Outcome::Done) {
+                    outcome = configure(&boxds, id, settings).await;
                 }
+                if runs && outcome == Outcome::Done {
+                    boxds.wires().open(id, &record).await;
+                }
+                outcome
             });
             let act = AbortOnDropHandle::new(act);
             let outcome = tokio::select! {
@@ -274,6 +278,22 @@ fn saved(outcome: &Outcome, bytes: u64) -> Result<u64, String> {
         Outcome::Refused { reason } | Outcome::Failed { reason } | Outcome::Gone { reason } => {
             Err(reason.to_string())
         }
+    }
+}
+
+/// What the server has open in a box for its programs ends before the box stands still.
+async fn unwire(boxds: &Boxds, id: BoxId, effect: &Effect) {
+    match effect {
+        Effect::Freeze { .. } => boxds.wires().close(id).await,
+        Effect::Destroy { .. } => boxds.wires().forget(id).await,
+        Effect::Boot { .. }
+        | Effect::Evict { .. }
+        | Effect::Thaw { .. }
+        | Effect::Release { .. }
+        | Effect::DropCopy { .. }
+        | Effect::Save { .. }
+        | Effect::StopRecording
+        | Effect::FreezePhones => {}
     }
 }
 

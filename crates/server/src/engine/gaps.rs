@@ -25,10 +25,12 @@ impl Core {
     }
 
     /// The host slept, up to this very moment: no box ran (rules 3.6, 14.5). Every box that this turn touches counts it in,
-    /// and those that are billed are touched, so that they are charged right.
+    /// and those that are billed are touched, so that they are charged right; and those that are yet to be written, for a row
+    /// that is written with this turn counts the gap in.
     pub(super) fn slept(&mut self, turn: &mut Turn, ms: Ms) {
         turn.gap_ms = Some(ms);
-        for id in self.billing.all_up() {
+        let behind: Vec<BoxId> = self.behind.boxes().collect();
+        for id in self.billing.all_up().into_iter().chain(behind) {
             self.work(turn, id);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use icebox_lifecycle::fleet::Ticket;
 use icebox_lifecycle::{
-    BoxId, CallId, CallKind, Command, Event, Ms, OpId, Outcome, Policy, Refusal, SnapshotId, Time,
+    Ask, BoxId, CallId, Command, Event, Ms, OpId, Outcome, Policy, Refusal, SnapshotId, Time,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,7 +30,7 @@ pub(super) fn channel() -> (Sender, Receiver) {
 pub(super) enum Message {
     /// A new box.
     Create(Box<NewBox>, Asker, Reply),
-    /// A call begins.
+    /// A call, or a link, begins.
     Call(Call, Reply),
     /// Somebody asks for something.
     Ask(BoxId, Command, Asker, Reply),
@@ -150,15 +150,15 @@ pub(super) struct Asker {
     pub(super) wait_ms: Option<Ms>,
 }
 
-/// A call that begins.
+/// A call, or a link of another box, that begins.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) id: BoxId,
     pub(super) asker: Asker,
-    pub(super) call: CallId,
-    pub(super) kind: CallKind,
-    pub(super) writes: bool,
-    pub(super) agent: Option<Box<str>>,
+    /// What has to be admitted.
+    pub(super) ask: Ask,
+    /// What happens to the box then.
+    pub(super) began: Event,
 }
 
 /// Changes to a record; `Some(None)` clears a field.
@@ -180,7 +180,12 @@ pub struct Patch {
     pub egress: Option<(Egress, oneshot::Sender<Outcome>)>,
     /// A secret for its links, and whether it takes the place of one that is there.
     pub link_secret: Option<(String, bool)>,
+    /// What becomes of its services and its scene.
+    pub wiring: Option<WiringChange>,
 }
 
 /// Makes the new policy out of the one the box has when the change is applied.
 pub type PolicyChange = Box<dyn FnOnce(&Policy) -> Policy + Send>;
+
+/// Changes the services and the scene of the record that the box has when the change is applied.
+pub type WiringChange = Box<dyn FnOnce(&mut Record) + Send>;

@@ -2,6 +2,7 @@
 //! carries effects out and shows the new views. Owns the order of these; knows no HTTP, no SQL and no runtime.
 
 mod accounts;
+mod behind;
 mod commit;
 mod credits;
 mod deadlines;
@@ -9,6 +10,7 @@ mod effects;
 mod ends;
 mod gaps;
 mod inbox;
+mod links;
 mod patch;
 mod recover;
 mod room;
@@ -19,13 +21,14 @@ mod turn;
 mod views;
 mod warm;
 mod watch;
+mod wiring;
 mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use icebox_lifecycle::credits::Prices;
-use icebox_lifecycle::{BoxId, CallId, CallKind, Command, Event, Ms, SnapshotId, Time};
+use icebox_lifecycle::{Ask, BoxId, CallId, CallKind, Command, Event, Ms, SnapshotId, Time};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +42,7 @@ use crate::store::{HistoryStep, Store, StoreError};
 pub use accounts::{Account, Accounts};
 pub(crate) use credits::MOST_CREDITS;
 pub use credits::{AccountChange, CreditsChange};
-pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange};
+pub use inbox::{Admitted, Answer, AskError, NewBox, Patch, PolicyChange, WiringChange};
 pub use room::{Capacity, Full, Queued, Tried, Wanted};
 pub use saves::{NewSnapshot, Saved};
 pub use views::{Cursor, View, Views};
@@ -111,6 +114,7 @@ pub struct Patience {
 pub struct Counters {
     dropped_outcomes: AtomicU64,
     turns: AtomicU64,
+    commits: AtomicU64,
 }
 
 impl Counters {
@@ -124,6 +128,12 @@ impl Counters {
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
+    }
+
+    /// Turns that were written, with what was put off before them.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 }
 
@@ -277,10 +287,8 @@ impl Engine {
         let message = inbox::Call {
             id,
             asker,
-            call,
-            kind,
-            writes,
-            agent,
+            ask: Ask::Call { kind, writes },
+            began: Event::CallBegan { call, kind, agent },
         };
         // Made first: if the asker goes away meanwhile, the call still ends.
         let under_way = CallUnderWay {
@@ -293,6 +301,28 @@ impl Engine {
         let begin = |reply| Message::Call(message, reply);
         let answer = self.ask_in_queue(id, asker, begin).await?;
         Ok((under_way, answer))
+    }
+
+    /// Another box opens a link to a box, or has one more connection over it, which is use and wakes (rules 3.1, 5.1). It
+    /// ends with [`Engine::link_ended`], also when this was refused or given up.
+    pub async fn begin_link(&self, id: BoxId, from: BoxId) -> Result<Answer, AskError> {
+        let asker = self.asker();
+        let message = inbox::Call {
+            id,
+            asker,
+            ask: Ask::Call {
+                kind: CallKind::Acts,
+                writes: false,
+            },
+            began: Event::LinkOpened { from },
+        };
+        self.ask_in_queue(id, asker, |reply| Message::Call(message, reply))
+            .await
+    }
+
+    /// The last connection over a link has ended.
+    pub fn link_ended(&self, id: BoxId, from: BoxId) {
+        send_for_sure(&self.inbox, Message::Event(id, Event::LinkClosed { from }));
     }
 
     /// Waits until the ends of all calls that were answered before now show in the views, and all of any turn that is

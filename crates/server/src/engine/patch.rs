@@ -54,6 +54,9 @@ impl Core {
         {
             record.link_secret = Some(secret);
         }
+        if let Some(change) = patch.wiring {
+            change(&mut record);
+        }
         if record != *work.record {
             work.record = Arc::new(record);
             work.record_changed = true;

@@ -49,7 +49,9 @@ impl Loop {
         let mut again: Vec<Message> = Vec::new();
         loop {
             let wait = if again.is_empty() {
-                self.wait()
+                let wait = self.wait();
+                let write = self.core.behind.due_in();
+                write.map_or(wait, |write| write.min(wait))
             } else {
                 AFTER_FAILURE
             };
@@ -65,7 +67,10 @@ impl Loop {
                         // A system clock cannot be moved; the asker sees that from the answer.
                         let _ = reply.send(self.core.clock.now());
                     }
-                    Message::Shutdown(done) => stop = Some(done),
+                    Message::Shutdown(done) => {
+                        turn.closing = true;
+                        stop = Some(done);
+                    }
                     Message::Create(..)
                     | Message::Call(..)
                     | Message::Ask(..)

@@ -72,6 +72,7 @@ impl Core {
     fn show(&mut self, before: Option<&View>, view: &Arc<View>) {
         self.rooms.follow(view);
         self.saves.follow(view);
+        self.links.follow(before, view);
         let due = before.and_then(|before| deadline(&before.sandbox));
         self.deadlines
             .moved(view.id(), due, deadline(&view.sandbox));

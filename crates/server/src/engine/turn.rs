@@ -13,11 +13,13 @@ use icebox_lifecycle::{
 };
 use tokio::runtime::Handle;
 
+use super::behind::Behind;
 use super::credits::{Billing, Books};
 use super::deadlines::Deadlines;
 use super::effects::Effects;
 use super::ends::Ends;
 use super::inbox::{Admitted, Answer, AskError, Asker, Call, Message, NewBox, Reply, Sender};
+use super::links::Links;
 use super::room::{Held, Rooms};
 use super::saves::{SaveChanges, Saves};
 use super::views::Views;
@@ -50,8 +52,10 @@ pub(super) struct Core {
     pub(super) warm: Warm,
     pub(super) billing: Billing,
     pub(super) saves: Saves,
+    pub(super) behind: Behind,
+    pub(super) links: Links,
     ends: Arc<Ends>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     policies: Shared<Policy>,
     /// When somebody could last use a box.
     pub(super) last_turn: Time,
@@ -78,6 +82,8 @@ pub(super) struct Turn {
     ended: u64,
     pub(super) books: Books,
     pub(super) saves: SaveChanges,
+    /// It is the last one: nothing may be left to be written later.
+    pub(super) closing: bool,
 }
 
 impl Turn {
@@ -127,6 +133,8 @@ impl Core {
             warm: Warm::new(parts.limits.warm_memory_mb),
             billing: Billing::new(accounts, parts.prices),
             saves,
+            behind: Behind::default(),
+            links: Links::default(),
             ends,
             counters,
             policies: Shared::default(),
@@ -153,6 +161,7 @@ impl Core {
             ended: 0,
             books: Books::default(),
             saves: SaveChanges::default(),
+            closing: false,
         };
         let silence = now.since(before);
         if silence > ASLEEP_MS && !self.clock.is_test() {
@@ -287,20 +296,11 @@ impl Core {
 
     fn call(&mut self, turn: &mut Turn, call: Call, reply: Reply) {
         let id = call.id;
-        let ask = Ask::Call {
-            kind: call.kind,
-            writes: call.writes,
-        };
-        let mut taken = self.admit(turn, id, &ask);
+        let mut taken = self.admit(turn, id, &call.ask);
         if let Ok(Admitted::Accepted) = taken {
-            let began = Event::CallBegan {
-                call: call.call,
-                kind: call.kind,
-                agent: call.agent.clone(),
-            };
-            match self.room_for(turn, id, &began, call.asker) {
+            match self.room_for(turn, id, &call.began, call.asker) {
                 Ok(true) => {
-                    self.step(turn, id, began);
+                    self.step(turn, id, call.began);
                 }
                 Ok(false) => return self.rooms.keep(Held::Call(call, reply)),
                 Err(error) => taken = Err(error),
@@ -383,6 +383,7 @@ impl Core {
 
     /// Commits the turn, then acts. Gives back what has to be taken up again because the commit failed.
     pub(super) fn finish(&mut self, mut turn: Turn) -> Result<(), Vec<Message>> {
+        self.follow_links(&mut turn);
         self.keep_warm(&mut turn);
         self.follow_saves(&mut turn);
         self.sweep(&mut turn);
@@ -424,6 +425,7 @@ impl Core {
             told |= !work.told.is_empty();
             self.publish(turn.now, work);
         }
+        self.look_at_links();
         if told {
             self.views.tell();
         }
@@ -469,18 +471,6 @@ impl Core {
             self.deadlines.set(id, Some(later));
         }
         turn.again
-    }
-
-    /// Marks stopped boxes that were kept long enough to be forgotten (rule 6.8).
-    fn sweep(&mut self, turn: &mut Turn) {
-        let over = |id: &BoxId| {
-            let at = turn.work.get(id).and_then(|work| work.sandbox.forget_at());
-            at.is_some_and(|at| at <= turn.now)
-        };
-        turn.removed = turn.due.iter().filter(|id| over(id)).copied().collect();
-        for id in &turn.removed {
-            turn.work.remove(id);
-        }
     }
 }
 

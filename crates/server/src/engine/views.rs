@@ -13,6 +13,7 @@ use icebox_lifecycle::{BoxId, Sandbox, State, Status, Time};
 use tokio::sync::watch;
 
 use super::room::Capacity;
+use super::wiring::Wiring;
 use crate::record::{AccountId, Record};
 
 const SHARDS: usize = 64;
@@ -116,6 +117,8 @@ pub struct Views {
     ready: Mutex<BTreeSet<BoxId>>,
     /// Counts turns that announced something, for those who follow events.
     told: watch::Sender<u64>,
+    /// Whose services lead to whom.
+    wiring: Wiring,
 }
 
 impl Default for Views {
@@ -131,6 +134,7 @@ impl Default for Views {
             showing: RwLock::default(),
             ready: Mutex::default(),
             told: watch::Sender::new(0),
+            wiring: Wiring::default(),
         }
     }
 }
@@ -164,6 +168,13 @@ impl Views {
     pub fn ready(&self, limit: usize) -> Vec<BoxId> {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         ready.iter().take(limit).copied().collect()
+    }
+
+    /// The boxes with services that lead to this one, by id.
+    #[must_use]
+    pub fn linked_from(&self, id: BoxId) -> Vec<Arc<View>> {
+        let sources = self.wiring.to(id);
+        sources.into_iter().filter_map(|id| self.get(id)).collect()
     }
 
     /// A page of an account's boxes, most recently used first.
@@ -313,12 +324,14 @@ impl Views {
     fn put(&self, view: Arc<View>) -> Option<Arc<View>> {
         let status = view.sandbox.status();
         self.note_ready(view.id(), view.sandbox.state == State::Ready);
+        let shown = Arc::clone(&view);
         let old = {
             let shard = self.shard(view.id()).write();
             let mut shard = shard.unwrap_or_else(PoisonError::into_inner);
             shard.replace(ById(view)).map(|old| old.0)
         };
         self.recount(old.as_deref().map(|old| old.sandbox.status()), Some(status));
+        self.wiring.follow(shown.id(), old.as_deref(), Some(&shown));
         old
     }
 
@@ -388,6 +401,7 @@ impl Views {
         if let Some(ById(old)) = old {
             self.recount(Some(old.sandbox.status()), None);
             self.note_ready(id, false);
+            self.wiring.follow(id, Some(&old), None);
             let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(lists) = lists.get_mut(&old.record.account) {
                 lists.take_out(&old, &self.hash);

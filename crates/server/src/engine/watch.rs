@@ -206,7 +206,7 @@ fn step_of(proc: &ProcInfo) -> Option<Box<HistoryStep>> {
         kind: "exec",
         summary: cut(&proc.cmd, SUMMARY_LEN),
         note: None,
-        detail: proc.background.then_some("background"),
+        detail: proc.background.then(|| "background".into()),
         target: None,
         ending: Ending {
             ms: u64::try_from(ended_ms - proc.started_ms).ok(),

@@ -182,7 +182,7 @@ impl Work {
     /// The step that a restore is; the wake that follows is told in other ways.
     pub(super) fn restored(&self, now: Time) -> HistoryStep {
         HistoryStep {
-            detail: Some("restored"),
+            detail: Some("restored".into()),
             ..self.step("start", now)
         }
     }

@@ -1,6 +1,8 @@
 //! The steps of a box (rule 11.3): what calls did with it and what they came to, never their output. Owns their table and
 //! how many are kept; which calls are steps is decided elsewhere.
 
+use std::borrow::Cow;
+
 use icebox_lifecycle::{BoxId, Time};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,7 @@ pub struct HistoryStep {
     /// Why, in the caller's words.
     pub note: Option<String>,
     /// More about it, such as `background`.
-    pub detail: Option<&'static str>,
+    pub detail: Option<Cow<'static, str>>,
     /// The folder that it was about.
     pub target: Option<String>,
     /// How it ended.
@@ -114,7 +116,7 @@ pub(super) fn add(tx: &Transaction<'_>, id: BoxId, step: &HistoryStep) -> rusqli
         kind: step.kind.to_owned(),
         summary: step.summary.clone(),
         note: step.note.clone(),
-        detail: step.detail.map(str::to_owned),
+        detail: step.detail.as_deref().map(str::to_owned),
         target: step.target.clone(),
         ending: step.ending.clone(),
     };

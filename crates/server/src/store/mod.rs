@@ -1,14 +1,17 @@
-//! The only place that knows SQL. One SQLite file keeps every box, the reasons of the last decisions, the outbox of
+//! The only place that knows SQL. One SQLite file (and one beside it for what apps log, [`LogTables`]) keeps every box, the reasons of the last decisions, the outbox of
 //! events, the steps of calls, snapshots, accounts and hashed keys. Owns how sure a commit is: transitions are on disk when it returns, mere activity
 //! may lose its last moment in a power cut. Decides nothing about boxes.
 
 mod beside;
+mod connections;
+mod creations;
 mod credits;
 mod events;
 mod gaps;
 mod history;
 mod hook;
 mod keys;
+mod logs;
 mod notes;
 mod row;
 mod schema;
@@ -37,6 +40,7 @@ use gaps::Gaps;
 use row::Loader;
 
 pub use beside::Beside;
+pub use creations::{Asked, Claim};
 pub use notes::{FeedbackRow, MessageRow, Published, VersionRow};
 pub use secrets::{EnvironmentRow, GivenRows, SecretRow};
 
@@ -45,6 +49,7 @@ pub use gaps::Gap;
 pub use history::{ERROR_LEN, Ending, HistoryStep, SUMMARY_LEN, StoredStep, cut, is_housekeeping};
 pub use hook::{Delivery, Due, Fill, Hook, HookChange, Then, Tried};
 pub use keys::{ADMIN_KEY_FILE, Holder, KeyHash, Keys, hash};
+pub use logs::{Added, KeptMaps, LogTables, MadeProject, NewLog, NewMap, ProjectRow, Scanned};
 pub use sessions::{Proof, SecretHash, SessionTables, StoredLink, StoredSession};
 pub use webhooks::Hooks;
 

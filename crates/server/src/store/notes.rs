@@ -47,9 +47,9 @@ pub struct MessageRow {
     pub at: Time,
     /// What it says.
     pub text: String,
-    /// When it was handed over, if it was.
+    /// When it arrived, if it did.
     pub delivered_at: Option<Time>,
-    /// To which conversation.
+    /// At which conversation.
     pub agent: Option<String>,
 }
 
@@ -167,23 +167,35 @@ impl Beside {
         })
     }
 
-    /// Hands over what waits at a box, and marks it in the same transaction: nothing is handed over twice.
-    pub fn take_messages(
+    /// What waits at a box, oldest first.
+    pub fn waiting_messages(&self, id: BoxId) -> Result<Vec<MessageRow>, StoreError> {
+        self.read(|db| {
+            db.prepare_cached(
+                "SELECT seq, at_ms, text, delivered_ms, agent FROM messages
+                 WHERE box = ?1 AND delivered_ms IS NULL ORDER BY seq",
+            )?
+            .query_map([id.as_str()], message)?
+            .collect()
+        })
+    }
+
+    /// Marks messages of a box as arrived. Those that are so already stay as they are.
+    pub fn messages_arrived(
         &self,
         id: BoxId,
+        seqs: &[i64],
         agent: Option<&str>,
         now: Time,
-    ) -> Result<Vec<MessageRow>, StoreError> {
+    ) -> Result<(), StoreError> {
         self.write(|tx| {
-            let mut query = tx.prepare_cached(
-                "UPDATE messages SET delivered_ms = ?2, agent = ?3
-                 WHERE box = ?1 AND delivered_ms IS NULL
-                 RETURNING seq, at_ms, text, delivered_ms, agent",
+            let mut mark = tx.prepare_cached(
+                "UPDATE messages SET delivered_ms = ?3, agent = ?4
+                 WHERE box = ?1 AND seq = ?2 AND delivered_ms IS NULL",
             )?;
-            let rows = query.query_map(params![id.as_str(), now.0, agent], message)?;
-            let mut taken: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
-            taken.sort_by_key(|message: &MessageRow| message.seq);
-            Ok(taken)
+            for seq in seqs {
+                mark.execute(params![id.as_str(), seq, now.0, agent])?;
+            }
+            Ok(())
         })
     }
 

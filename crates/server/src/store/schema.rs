@@ -204,21 +204,51 @@ const STEPS: &[&str] = &[
         body TEXT NOT NULL
     ) WITHOUT ROWID;
 ",
+    // What the boxes of an environment reach in networks that the host reaches.
+    "
+    CREATE TABLE environment_connections (
+        account INTEGER NOT NULL,
+        environment TEXT NOT NULL,
+        id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        endpoints TEXT NOT NULL,
+        PRIMARY KEY (account, environment, id)
+    ) WITHOUT ROWID;
+",
+    // Starts that were asked for under a key of the caller's, and the boxes that came of them.
+    "
+    CREATE TABLE creations (
+        account INTEGER NOT NULL REFERENCES accounts (id),
+        key TEXT NOT NULL,
+        asked BLOB NOT NULL,
+        box TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        PRIMARY KEY (account, key)
+    ) WITHOUT ROWID;
+    CREATE INDEX creations_at ON creations (at_ms);
+    CREATE INDEX creations_of ON creations (account, at_ms);
+",
 ];
 
-/// Brings a file up to date; refuses one from a newer server.
+/// Brings the main file up to date; refuses one from a newer server.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
+    apply(db, STEPS)
+}
+
+/// Takes the steps that a file has not seen.
+pub(super) fn apply(db: &mut Connection, steps: &[&str]) -> Result<(), StoreError> {
     let done: u32 = db
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(StoreError::Migrate)?;
     let done = usize::try_from(done).unwrap_or(usize::MAX);
-    if done > STEPS.len() {
+    if done > steps.len() {
         return Err(StoreError::Newer {
             found: done,
-            known: STEPS.len(),
+            known: steps.len(),
         });
     }
-    for (step, sql) in STEPS.iter().enumerate().skip(done) {
+    for (step, sql) in steps.iter().enumerate().skip(done) {
         let apply = |db: &mut Connection| {
             let tx = db.transaction()?;
             tx.execute_batch(sql)?;

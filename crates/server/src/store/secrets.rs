@@ -231,6 +231,8 @@ impl Beside {
             let of = params![account.0, name];
             let sql = "DELETE FROM environment_services WHERE account = ?1 AND environment = ?2";
             tx.execute(sql, of)?;
+            let sql = "DELETE FROM environment_connections WHERE account = ?1 AND environment = ?2";
+            tx.execute(sql, of)?;
             let sql = "DELETE FROM environments WHERE account = ?1 AND name = ?2";
             Ok(tx.execute(sql, of)? > 0)
         })

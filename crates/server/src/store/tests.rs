@@ -24,7 +24,15 @@ fn record() -> Record {
         },
         env: std::collections::BTreeMap::from([("A".to_owned(), "b".to_owned())]).into(),
         metadata: Default::default(),
-        services: Vec::new(),
+        services: vec![crate::record::Service {
+            name: "api".into(),
+            port: 8_000,
+            web: true,
+            leads: crate::record::Leads::Link {
+                id: "c".repeat(20).into(),
+                port: 9_000,
+            },
+        }],
         private: false,
         egress: crate::driver::Egress::default(),
         link_secret: None,
@@ -33,6 +41,13 @@ fn record() -> Record {
             snapshot: "snapaaaaaaaaaaaaaaaa".into(),
             memory: true,
             fork_of: Some("b".repeat(20)),
+        })),
+        scene: Some(Box::new(crate::record::Scene {
+            shows: Some(crate::record::Shows::Url("https://example.com/".into())),
+            elsewhere: Some(crate::record::Elsewhere {
+                paths: vec!["/api".into()],
+                base_url: "https://example.com".into(),
+            }),
         })),
     }
 }
@@ -432,8 +447,9 @@ fn a_database_from_before_there_were_steps_is_brought_up_to_date() {
     store
         .db
         .execute_batch(
-            "DROP TABLE snapshots; DROP TABLE sessions; DROP TABLE session_links;
+            "DROP TABLE creations; DROP TABLE snapshots; DROP TABLE sessions; DROP TABLE session_links;
              DROP TABLE secrets; DROP TABLE environments; DROP TABLE environment_services; DROP TABLE given;
+             DROP TABLE environment_connections;
              DROP TABLE versions; DROP TABLE messages; DROP TABLE feedback;
              DROP TABLE credits; DROP TABLE deliveries; DROP TABLE webhooks; DROP TABLE steps; DROP INDEX events_of;
              DROP TABLE gaps; ALTER TABLE boxes DROP COLUMN gap;

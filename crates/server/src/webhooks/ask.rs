@@ -4,10 +4,10 @@
 use icebox_wire::rest::{WebhookPatch, WebhookRequest};
 
 use super::attempt::{self, Outcome};
-use super::dial::Target;
 use super::{Secret, Webhooks, internal, message};
 use crate::commands::check::unfit;
 use crate::commands::{Caller, Kind, Trouble};
+use crate::outside::Target;
 use crate::random;
 use crate::store::{Delivery, Hook, HookChange};
 

@@ -13,9 +13,9 @@ use hyper_util::rt::TokioIo;
 use icebox_lifecycle::time::{Ms, SEC};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::dial::{Dialer, Target};
 use super::secret::Secret;
 use crate::clock::machine_now;
+use crate::outside::{Dialer, Target};
 use crate::store::cut;
 
 /// How long all of it may take, by the machine's own clock even under a test clock.
@@ -120,7 +120,9 @@ async fn send(
         )
         .body(Body::from(message.body))
         .map_err(|error| error.to_string())?;
-    let stream = dialer.open(target, private_too).await?;
+    let stream = dialer
+        .open(target.tls, &target.host, target.port, private_too)
+        .await?;
     let broken = |error: hyper::Error| format!("it broke off: {error}");
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(HEAD_LIMIT)

@@ -14,11 +14,9 @@
 //!
 //! A dead endpoint costs one place among the [`dispatch::ALL`] tries under way, and all dead ones together at most half.
 
-mod address;
 mod ask;
 mod attempt;
 mod backoff;
-mod dial;
 mod dispatch;
 mod message;
 mod secret;
@@ -28,15 +26,13 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 use crate::commands::{Commands, Trouble};
-use crate::config::PrivateAddresses;
+use crate::outside::{Dialer, Reach};
 use crate::record::AccountId;
 use crate::store::{Hooks, StoreError};
 
 pub use ask::Tested;
 pub use message::delivery_id;
 pub use secret::Secret;
-
-use dial::Dialer;
 
 /// Tests under way at a time, of all accounts together.
 const TESTS: usize = 8;
@@ -50,8 +46,8 @@ struct Shared {
     commands: Commands,
     hooks: Arc<Hooks>,
     dialer: Dialer,
-    /// Whose webhooks may go to private addresses, besides everybody or nobody.
-    admin: AccountId,
+    /// Whose webhooks may go to private addresses.
+    reach: Reach,
     /// Changes when a webhook does.
     changed: watch::Sender<u64>,
     tests: Semaphore,
@@ -59,17 +55,18 @@ struct Shared {
 
 impl Webhooks {
     /// Puts them together and begins to deliver, until the server ends.
-    pub fn start(commands: Commands, hooks: Hooks) -> Result<Self, StoreError> {
+    #[must_use]
+    pub fn start(commands: Commands, hooks: Hooks, reach: Reach) -> Self {
         let shared = Arc::new(Shared {
             commands,
-            admin: hooks.admin()?,
+            reach,
             hooks: Arc::new(hooks),
             dialer: Dialer::default(),
             changed: watch::Sender::new(0),
             tests: Semaphore::new(TESTS),
         });
         tokio::spawn(dispatch::run(Arc::clone(&shared)));
-        Ok(Self(shared))
+        Self(shared)
     }
 }
 
@@ -88,11 +85,7 @@ impl Shared {
 
     /// Whether an account's webhooks may go to addresses that are not on the public internet.
     fn private_too(&self, account: AccountId) -> bool {
-        match self.commands.config().webhooks.private_addresses {
-            PrivateAddresses::Nobody => false,
-            PrivateAddresses::Admin => account == self.admin,
-            PrivateAddresses::Everyone => true,
-        }
+        self.reach.private_too(account)
     }
 }
 

@@ -6,10 +6,11 @@ use axum::routing::get;
 use icebox_lifecycle::BoxId;
 use serde_json::{Value, json};
 
+use crate::program::{Program, Talk};
 use crate::rig::{Answer, HOUR, MIN, Rig, RigClient};
 
 /// A client with the admin's key, as this dialect carries it.
-fn client(rig: &Rig) -> RigClient {
+pub(crate) fn client(rig: &Rig) -> RigClient {
     let key = std::fs::read_to_string(rig.data().join("admin.key")).unwrap();
     let client = rig.client().with_key(None);
     client.with_header("x-api-key", key.trim())
@@ -321,4 +322,103 @@ async fn another_account_sees_and_reaches_nothing() {
     let listed = other.call(Method::GET, "/v2/sandboxes", None).await;
     assert_eq!(listed.expect(200), json!([]));
     assert_eq!(state(&client(&rig), id).await, "running");
+}
+
+/// A request to the host name of a port of a box, as `get_host` gives it.
+fn at_host(rig: &Rig, id: BoxId, port: u16) -> RigClient {
+    let client = rig.client().with_key(None);
+    client.with_header("host", &format!("{port}-{id}.localhost:7070"))
+}
+
+#[tokio::test]
+async fn a_host_name_is_as_good_as_headers() {
+    let rig = Rig::new().await;
+    let client = client(&rig);
+    let id = id(&create(&client, json!({"timeout": 10 * HOUR})).await);
+    hello(&rig, id).await;
+    rig.advance(HOUR).await;
+    assert_eq!(rig.state(id).await, "frozen");
+    // It is no page load, and wakes the box all the same.
+    let said = at_host(&rig, id, 8000).load("/").await;
+    assert_eq!(
+        (said.status.as_u16(), said.text()),
+        (200, "hello".to_owned())
+    );
+    assert_eq!(rig.state(id).await, "ready");
+    let shut = at_host(&rig, id, 8001).load("/").await.expect(502);
+    let text = shut["message"].as_str().unwrap();
+    assert!(text.contains("port is not open"), "{text}");
+    // Who pretends to speak to another box is not heard.
+    let other = "z".repeat(20);
+    let pretends = at_host(&rig, id, 8000).with_header("e2b-sandbox-id", &other);
+    assert_eq!(pretends.load("/").await.status.as_u16(), 200);
+    let daemon = at_host(&rig, id, 49983);
+    let own = daemon.post("/icebox.boxd.v1.Boxd/Exec", json!({}));
+    own.await.expect(404);
+    let path = format!("/sandboxes/{id}");
+    let kill = client.call(Method::DELETE, &path, None);
+    kill.await.expect(204);
+    let gone = at_host(&rig, id, 8000).load("/").await.expect(502);
+    assert_eq!(gone["message"], "The sandbox was not found");
+}
+
+#[tokio::test]
+async fn a_closed_port_takes_the_token_at_its_host_name_too() {
+    let rig = Rig::new().await;
+    let closed = json!({"network": {"allowPublicTraffic": false}});
+    let made = create(&client(&rig), closed).await;
+    let id = id(&made);
+    hello(&rig, id).await;
+    let token = made["trafficAccessToken"].as_str().unwrap();
+    let with = |token: &str| {
+        let client = at_host(&rig, id, 8000);
+        client.with_header("e2b-traffic-access-token", token)
+    };
+    assert_eq!(with(token).load("/").await.text(), "hello");
+    with("wrong").load("/").await.expect(403);
+    at_host(&rig, id, 8000).load("/").await.expect(403);
+    // Boxes of other dialects have no such way in.
+    let own = rig.ready_box().await;
+    hello(&rig, own).await;
+    rig.freeze(own).await.expect(200);
+    let asleep = at_host(&rig, own, 8000).load("/").await;
+    assert_eq!(asleep.expect(503)["status"], "frozen");
+}
+
+#[tokio::test]
+async fn a_websocket_holds_its_box_until_it_closes() {
+    let rig = Rig::new().await;
+    let id = id(&create(&client(&rig), json!({"timeout": 10 * HOUR})).await);
+    let program = Program::on(&rig, id, 8000).await;
+    let mut visitor = Talk::to(rig.address()).await;
+    let request = format!(
+        "GET /socket HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {id}\r\nE2b-Sandbox-Port: 8000\r\n\
+         Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    );
+    visitor.say(&request).await;
+    let mut socket = program.accept().await;
+    socket.head().await;
+    let switches =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    socket.say(switches).await;
+    visitor.head().await;
+    rig.advance(HOUR).await;
+    assert_eq!(rig.state(id).await, "ready");
+    socket.say("still here").await;
+    visitor.hear("still here").await;
+    drop((visitor, socket));
+    rig.until_unused(id).await;
+    rig.advance(10 * MIN).await;
+    assert_eq!(rig.state(id).await, "frozen");
+}
+
+#[tokio::test]
+async fn a_path_that_leads_nowhere_is_an_error_of_the_dialect() {
+    let rig = Rig::new().await;
+    let client = client(&rig);
+    for (method, path) in [(Method::GET, "/teams"), (Method::PUT, "/v2/sandboxes")] {
+        let error = client.call(method, path, None).await.expect(404);
+        assert_eq!(error["code"], 404);
+        assert!(error["message"].is_string(), "{error}");
+    }
 }

@@ -32,7 +32,8 @@ async fn heads_are_ours_and_nothing_a_client_pretends_gets_through() {
         "GET /path?query=%20 HTTP/1.1\r\nHost: {host}\r\nConnection: keep-alive, X-Secret\r\nX-Secret: 1\r\n\
          Keep-Alive: 5\r\nProxy-Authorization: x\r\nProxy-Connection: x\r\nTE: trailers, deflate\r\n\
          X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\n\
-         X-Forwarded-Port: 1\r\nForwarded: for=1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\nCookie: a=1\r\nX-Mine: kept\r\n\r\n"
+         X-Forwarded-Port: 1\r\nForwarded: for=1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\nX_Real_IP: 1.2.3.4\r\n\
+         X_Forwarded_For: 1.2.3.4\r\nCookie: a=1\r\nX-Mine: kept\r\n\r\n"
     );
     client.say(&request).await;
     let mut talk = program.accept().await;
@@ -479,6 +480,9 @@ async fn requests_that_can_be_read_in_two_ways_are_refused() {
         ("Transfer-Encoding: xchunked", "400"),
         ("Transfer-Encoding : chunked", "400"),
         ("Transfer-Encoding:\u{b}chunked", "400"),
+        ("Transfer_Encoding: chunked", "400"),
+        ("Transfer--Encoding: chunked", "400"),
+        ("Content_Length: 4", "400"),
         ("X: y\r\n Transfer-Encoding: chunked", "400"),
         ("X: a\0b", "400"),
         ("X: a\rContent-Length: 4", "400"),

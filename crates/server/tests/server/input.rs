@@ -460,7 +460,7 @@ async fn a_box_shows_what_it_was_made_of() {
     let url = format!("http://web-{id}.localhost:{}/", rig.address().port());
     assert_eq!(
         shown["services"],
-        json!([{ "name": "web", "port": 3000, "url": url, "web": true }])
+        json!([{ "name": "web", "port": 3000, "mode": "box", "url": url, "web": true }])
     );
     assert_eq!(
         (&shown["image"], &shown["goal"]),

@@ -20,6 +20,12 @@ impl Agent {
         Self(client)
     }
 
+    /// The same, which says by itself what messages arrived.
+    pub(crate) fn confirming(rig: &Rig, conversation: &str) -> Self {
+        let Self(client) = Self::new(rig, conversation);
+        Self(client.with_header("x-icebox-confirms", "1"))
+    }
+
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.0.post("/mcp", message).await.expect(200)

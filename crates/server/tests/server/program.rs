@@ -34,6 +34,13 @@ impl Program {
         Self { listener }
     }
 
+    /// Listens on this machine, and is no box's.
+    pub(crate) async fn elsewhere() -> (Self, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (Self { listener }, address)
+    }
+
     /// The next connection.
     pub(crate) async fn accept(&self) -> Talk {
         let (stream, _) = within(self.listener.accept()).await.unwrap();

@@ -21,6 +21,7 @@ use icebox_server::config::{
 };
 use icebox_server::driver::fake::Fake;
 use icebox_server::engine::Engine;
+use icebox_server::logs::LogSettings;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -43,6 +44,7 @@ pub(crate) struct Rig {
     limits: Limits,
     pub(crate) webhooks: WebhookSettings,
     pub(crate) egress: EgressSettings,
+    pub(crate) logs: LogSettings,
     tls: Option<TlsConfig>,
     server: Option<Server>,
 }
@@ -113,6 +115,7 @@ impl Rig {
             limits,
             webhooks: WebhookSettings::default(),
             egress: EgressSettings::default(),
+            logs: LogSettings::default(),
             tls,
             server: None,
         };
@@ -134,6 +137,7 @@ impl Rig {
             prices: Prices::default(),
             webhooks: self.webhooks.clone(),
             egress: self.egress.clone(),
+            logs: self.logs.clone(),
             tls: self.tls.clone(),
         }
     }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ConnectionView;
+
 /// Body of `PUT /v1/secrets/{NAME}`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +76,12 @@ pub struct EnvironmentView {
     pub created_at: Timestamp,
     /// Its services.
     pub services: Vec<EnvironmentServiceView>,
+    /// Whether all its connections are online; absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connector_online: Option<bool>,
+    /// Ways into networks that the server reaches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionView>,
     /// How many boxes in it are not stopped.
     pub active_boxes: usize,
 }
@@ -141,11 +149,22 @@ pub struct VersionsResponse {
     pub versions: Vec<VersionView>,
 }
 
-/// Body of `POST /v1/boxes/{id}/say` and `POST /v1/boxes/{id}/messages`.
+/// Body of `POST /v1/boxes/{id}/say`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SayRequest {
+    /// The line: 1 to 500 characters.
+    pub text: String,
+    /// 16 lowercase hex digits that the caller chose: a repeat with the same ones is not shown again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub say_id: Option<String>,
+}
+
+/// Body of `POST /v1/boxes/{id}/messages`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextRequest {
-    /// The message: 1 to 500 characters; to an agent up to 4000.
+    /// The message: 1 to 4000 characters.
     pub text: String,
 }
 
@@ -153,11 +172,13 @@ pub struct TextRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageView {
+    /// Its number, which no other message has: one that comes twice is the same one.
+    pub id: i64,
     /// When it was left.
     pub at: Timestamp,
     /// What it says.
     pub text: String,
-    /// When it was handed over; absent while it waits.
+    /// When it arrived; absent while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Timestamp>,
     /// The conversation that got it.
@@ -165,11 +186,27 @@ pub struct MessageView {
     pub agent: Option<String>,
 }
 
+impl MessageView {
+    /// The line under a result that says it.
+    #[must_use]
+    pub fn line(&self, of_box: &str) -> String {
+        format!("box {of_box}: a person says: {}", self.text)
+    }
+}
+
 /// Answer of `GET /v1/boxes/{id}/messages`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessagesResponse {
     /// The latest 100, oldest first.
     pub messages: Vec<MessageView>,
+}
+
+/// Body of `POST /v1/boxes/{id}/messages/received`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceivedRequest {
+    /// The messages that arrived: 1 to 100 numbers.
+    pub ids: Vec<i64>,
 }
 
 /// Body of `POST /v1/feedback`.

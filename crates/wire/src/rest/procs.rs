@@ -38,6 +38,9 @@ pub struct ProcView {
     pub signal: Option<String>,
     /// Whether its deadline ended it.
     pub timed_out: bool,
+    /// Why it ended, when it was not by itself and nobody stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<String>,
     /// How long it has run, or ran, in milliseconds.
     pub ms: u64,
     /// Bytes of standard output so far, dropped ones included.

@@ -7,7 +7,9 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{DiskView, EgressView, Keeps, RunningView, WaitView};
+use super::{
+    ConnectionView, DiskView, EgressView, Keeps, LinkInView, LinkOutView, RunningView, WaitView,
+};
 
 /// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -127,6 +129,15 @@ pub struct BoxView {
     /// Its named ports.
     #[serde(default)]
     pub services: Vec<ServiceView>,
+    /// What leads from it to other boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkOutView>,
+    /// What leads to it from other boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked_from: Vec<LinkInView>,
+    /// What its environment lets it reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionView>,
     /// Where a browser finds the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene_url: Option<String>,
@@ -245,14 +256,33 @@ pub struct ServiceView {
     pub name: String,
     /// Its port inside the box.
     pub port: u16,
-    /// Where a browser finds it.
+    /// Where the program really listens, or the port in the box of `fromBox`; absent when it is `port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<u16>,
+    /// What `name:port` reaches in the box: `box`, its own program; `external`, a server elsewhere; `link`, another box.
+    #[serde(default = "own_program")]
+    pub mode: String,
+    /// Where a server elsewhere is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_base_url: Option<String>,
+    /// The box that it leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_box: Option<String>,
+    /// Where a browser finds it; of a link, at the box that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Whether people open it in a browser.
     pub web: bool,
+    /// Why the name does not lead there at the moment, or the latest connection did not; tried again by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
     /// The latest request in the last half hour that did not get through (rule 8.7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_proxy_error: Option<ProxyErrorView>,
+}
+
+fn own_program() -> String {
+    "box".to_owned()
 }
 
 /// A request through a URL that did not get through, or that the program itself failed.
@@ -278,6 +308,10 @@ pub struct HealthView {
     /// How many processes there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
+    /// How many of its programs the kernel ended since it came up because the box had no memory left; only in such a look,
+    /// and only when there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_kills: Option<u64>,
     /// Requests that did not get through, for every service and for URLs that match none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scene_errors: Vec<SceneErrorView>,
@@ -375,4 +409,25 @@ pub struct EventView {
     /// What that rule came to, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_2_3_a_reader_goes_on_with_words_that_it_does_not_know() {
+        for (word, status) in [
+            ("\"frozen\"", Status::Frozen),
+            ("\"error\"", Status::Error),
+            ("\"unknown\"", Status::Unknown),
+            ("\"hibernating\"", Status::Unknown),
+        ] {
+            assert_eq!(serde_json::from_str::<Status>(word).unwrap(), status);
+        }
+        assert!(!Status::Unknown.is_live());
+        let block = r#"{"kind": "a new kind", "since": "a new field"}"#;
+        let block: BlockView = serde_json::from_str(block).unwrap();
+        assert_eq!(block.kind, "a new kind");
+    }
 }

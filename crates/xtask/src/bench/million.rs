@@ -89,6 +89,32 @@ pub fn run(boxes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A server with so many boxes, for those who only want to look at it.
+pub(super) struct Many {
+    /// Where it is.
+    pub(super) url: String,
+    /// The admin's key.
+    pub(super) key: String,
+    _server: Server,
+    // After the server, for it goes with it.
+    _data: Folder,
+}
+
+impl Many {
+    /// Fills a database and starts a server on it.
+    pub(super) fn start(boxes: usize) -> anyhow::Result<Self> {
+        let data = Folder::new()?;
+        fill::fill(&data.0, boxes)?;
+        let server = Server::start(&data.0)?;
+        Ok(Self {
+            url: server.url.clone(),
+            key: server.key.clone(),
+            _server: server,
+            _data: data,
+        })
+    }
+}
+
 /// The value below which this part of the times lies.
 fn at(sorted: &[Duration], part: f64) -> Duration {
     let last = sorted.len().saturating_sub(1);

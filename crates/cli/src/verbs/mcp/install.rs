@@ -66,8 +66,14 @@ fn configuration(host: Host, base: &str) -> String {
 
 fn claude(base: &str) -> Vec<String> {
     let url = format!("ICEBOX_URL={base}");
-    let words = ["mcp", "add", "icebox", "--env", &url, "--", "icebox", "mcp"];
-    words.map(str::to_owned).to_vec()
+    // For all projects of this user, as with the other clients.
+    let scope = ["mcp", "add", "--scope", "user", "icebox"];
+    let runs = ["--env", &url, "--", "icebox", "mcp"];
+    scope
+        .iter()
+        .chain(&runs)
+        .map(|&word| word.to_owned())
+        .collect()
 }
 
 fn codex(base: &str) -> String {
@@ -109,6 +115,20 @@ fn at_home(folder: &str) -> Result<PathBuf, CliError> {
 }
 
 fn add_to_claude(base: &str) -> Result<(), CliError> {
+    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let settings = folder.map_or_else(|| at_home(""), Ok)?.join(".claude.json");
+    // It refuses to add what is there, and does not say whether that is the same.
+    if let Some(same) = in_claude(&fs::read_to_string(&settings).unwrap_or_default(), base) {
+        let shown = settings.display();
+        return if same {
+            printer::line(&format!("{shown} has it already."))
+        } else {
+            Err(CliError::Usage(format!(
+                "{shown} is left alone: it has other settings for `icebox`; \
+                 `claude mcp remove --scope user icebox` removes them"
+            )))
+        };
+    }
     let words = claude(base);
     let ran = Command::new("claude").args(&words).status();
     let ran = ran.map_err(CliError::io(
@@ -121,6 +141,15 @@ fn add_to_claude(base: &str) -> Result<(), CliError> {
         "`claude {}` failed; see what it says above",
         words.join(" ")
     )))
+}
+
+/// Whether Claude Code's own settings have it for all projects, and then whether as it would be added.
+fn in_claude(text: &str, base: &str) -> Option<bool> {
+    let all: Value = serde_json::from_str(text).ok()?;
+    let there = all["mcpServers"].get("icebox")?;
+    let wanted = cursor(base);
+    let same = |field: &str| there[field] == wanted[field];
+    Some(["command", "args", "env"].into_iter().all(same))
 }
 
 /// What becomes of a settings file.
@@ -265,6 +294,23 @@ mod tests {
         for wrong in ["[]", "nonsense", r#"{"mcpServers":1}"#] {
             assert!(in_cursor(wrong, BASE).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_claude_has_is_seen_in_its_settings() {
+        let settings = json!({"mcpServers": {"icebox": {
+            "type": "stdio", "command": "icebox", "args": ["mcp"], "env": {"ICEBOX_URL": BASE},
+        }}});
+        let settings = settings.to_string();
+        assert_eq!(in_claude(&settings, BASE), Some(true));
+        assert_eq!(in_claude(&settings, "http://other:1"), Some(false));
+        for nothing in ["", "nonsense", "{}", r#"{"mcpServers":{"other":{}}}"#] {
+            assert_eq!(in_claude(nothing, BASE), None, "{nothing}");
+        }
+        let words = claude(BASE).join(" ");
+        let expected =
+            "mcp add --scope user icebox --env ICEBOX_URL=http://127.0.0.1:7070 -- icebox mcp";
+        assert_eq!(words, expected);
     }
 
     #[test]

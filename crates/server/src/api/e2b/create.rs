@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::super::App;
 use super::error::{self, CREATED, Failure};
-use super::input::{Body, Client, timeout_ms};
+use super::input::{Body, Client, Keyed, timeout_ms};
 use super::{network, snapshots, templates, view};
-use crate::commands::{check, continues};
+use crate::commands::{OnceKey, check, continues};
 use crate::engine::NewBox;
 use crate::random;
 use crate::record::{E2b, Record};
@@ -58,31 +58,56 @@ pub(super) async fn v1(
     client: Client,
     Body(asked): Body<NewSandbox>,
 ) -> Result<Response, Failure> {
-    let secure = asked.secure.unwrap_or(false);
-    start(&app, &client, asked, TIMEOUT_V1_SEC, secure).await
+    let wanted = Wanted {
+        secure: asked.secure.unwrap_or(false),
+        timeout_sec: TIMEOUT_V1_SEC,
+        asked,
+        key: None,
+    };
+    start(app, client, wanted).await
 }
 
 pub(super) async fn v2(
     State(app): State<App>,
     client: Client,
-    Body(asked): Body<NewSandbox>,
+    Keyed { body, key }: Keyed<NewSandbox>,
 ) -> Result<Response, Failure> {
-    start(&app, &client, asked, TIMEOUT_V2_SEC, true).await
+    let wanted = Wanted {
+        secure: true,
+        timeout_sec: TIMEOUT_V2_SEC,
+        asked: body,
+        key,
+    };
+    start(app, client, wanted).await
 }
 
-async fn start(
-    app: &App,
-    client: &Client,
+/// What a client asks for in either generation of the call.
+struct Wanted {
     asked: NewSandbox,
+    /// How long it lives if the client does not say.
     timeout_sec: i64,
+    /// Its daemon asks for a token.
     secure: bool,
-) -> Result<Response, Failure> {
-    if let Some(what) = cannot_yet(&asked) {
+    key: Option<OnceKey>,
+}
+
+async fn start(app: App, client: Client, mut wanted: Wanted) -> Result<Response, Failure> {
+    if let Some(what) = cannot_yet(&wanted.asked) {
         return Ok(error::cannot_yet(what));
     }
-    let new = new_box(app, client, asked, timeout_sec, secure)?;
-    let started = app.commands.start_described(new).await?;
-    Ok((CREATED, Json(view::sandbox(app, &started))).into_response())
+    let started = match wanted.key.take() {
+        None => {
+            app.commands
+                .start_described(new_box(&app, &client, wanted)?)
+                .await?
+        }
+        Some(key) => {
+            let describing = app.clone();
+            let describe = move || new_box(&describing, &client, wanted).map_err(Failure::into);
+            app.commands.start_once(key, describe).await?
+        }
+    };
+    Ok((CREATED, Json(view::sandbox(&app, &started))).into_response())
 }
 
 /// The first part of a request that this server does not do yet.
@@ -101,13 +126,13 @@ fn cannot_yet(asked: &NewSandbox) -> Option<&'static str> {
     network::cannot_yet(asked.network.as_ref())
 }
 
-fn new_box(
-    app: &App,
-    client: &Client,
-    asked: NewSandbox,
-    timeout_sec: i64,
-    secure: bool,
-) -> Result<NewBox, Failure> {
+fn new_box(app: &App, client: &Client, wanted: Wanted) -> Result<NewBox, Failure> {
+    let Wanted {
+        asked,
+        timeout_sec,
+        secure,
+        key: _,
+    } = wanted;
     let commands = &app.commands;
     let begins = snapshots::named(app, client, &asked.template_id);
     let image = match &begins {
@@ -151,6 +176,7 @@ fn new_box(
             network,
         })),
         origin: None,
+        scene: None,
     };
     if let Some(snapshot) = &begins {
         continues(&mut record, snapshot, snapshot.memory, size);

@@ -3,17 +3,18 @@
 
 use axum::Json;
 use axum::http::header::{HeaderName, HeaderValue, RETRY_AFTER};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::input::KEY_HEADER;
 use crate::commands::{Kind, Trouble};
 
 /// The answer to a request that made something, or woke a box.
 pub(super) const CREATED: StatusCode = StatusCode::CREATED;
 /// The answer to a request that found a box running.
 pub(super) const FOUND: StatusCode = StatusCode::OK;
-/// Clients with this header and `false` do not try again.
+/// Whether clients try again.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("should-retry");
 
 /// The answer to a request that only did something.
@@ -27,6 +28,12 @@ impl IntoResponse for Done {
 
 /// Trouble, as this dialect says it.
 pub(super) struct Failure(Trouble);
+
+impl From<Failure> for Trouble {
+    fn from(Failure(trouble): Failure) -> Self {
+        trouble
+    }
+}
 
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
@@ -53,6 +60,8 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
         | Kind::SnapshotFailed
         | Kind::TooMany
         | Kind::NotReady => (StatusCode::CONFLICT, false),
+        Kind::UnderWay => (StatusCode::CONFLICT, true),
+        Kind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, false),
         Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed => {
             (StatusCode::SERVICE_UNAVAILABLE, true)
         }
@@ -62,25 +71,39 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
     }
 }
 
+/// The machine's word for kinds of trouble that share a status with others, where the clients know one.
+const ERROR_CODES: [(Kind, &str); 5] = [
+    (Kind::NoCapacity, "sandbox_capacity_unavailable"),
+    (Kind::StartFailed, "sandbox_create_failed"),
+    (Kind::Internal, "internal_server_error"),
+    (Kind::KeyReused, "idempotency_request_mismatch"),
+    (Kind::UnderWay, "idempotency_in_progress"),
+];
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Self(trouble) = self;
         let (status, retry) = on_the_wire(trouble.kind);
-        let mut response = error(status, &trouble.text);
+        let mut response = (status, Json(body(&trouble))).into_response();
+        let headers = response.headers_mut();
         if let Some(sec) = trouble.retry_after_sec {
-            response.headers_mut().insert(RETRY_AFTER, sec.into());
+            headers.insert(RETRY_AFTER, sec.into());
         }
-        if retry {
-            response.headers_mut().remove(SHOULD_RETRY);
-        }
+        let retry = HeaderValue::from_static(if retry { "true" } else { "false" });
+        headers.insert(SHOULD_RETRY, retry);
         response
     }
 }
 
-/// Trouble inside an answer that is none itself.
+/// Trouble as JSON, which may be inside an answer that is none itself.
 pub(super) fn body(trouble: &Trouble) -> Value {
     let (status, _) = on_the_wire(trouble.kind);
-    json!({"code": status.as_u16(), "message": trouble.text})
+    let mut body = json!({"code": status.as_u16(), "message": trouble.text});
+    let code = ERROR_CODES.iter().find(|(kind, _)| *kind == trouble.kind);
+    if let Some((_, code)) = code {
+        body["error_code"] = (*code).into();
+    }
+    body
 }
 
 /// An error that stays one.
@@ -102,6 +125,17 @@ pub(super) fn no_such_path(path: &str) -> Response {
         StatusCode::NOT_FOUND,
         &format!("there is nothing at {path}"),
     )
+}
+
+/// Whether a request that leads nowhere here came from a client of this dialect, and then the answer.
+pub(in crate::api) fn no_such_call(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Option<Response> {
+    let text = format!("there is nothing at {method} {}", uri.path());
+    let ours = headers.contains_key(KEY_HEADER);
+    ours.then(|| error(StatusCode::NOT_FOUND, &text))
 }
 
 /// What this server does not do yet.

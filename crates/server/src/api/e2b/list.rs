@@ -117,7 +117,7 @@ impl Filter {
         let after = self.started_after;
         let template = self.template.as_deref();
         state
-            && after.is_none_or(|after| view.sandbox.created_at > after)
+            && after.is_none_or(|after| view.sandbox.created_at >= after)
             && template.is_none_or(|template| view::template(view) == template)
             && self
                 .metadata

@@ -1,6 +1,7 @@
 //! The E2B dialect: the control plane that E2B's SDKs and command line speak, and the way of their requests into boxes.
 //! Owns their paths, fields and words; whatever is asked goes to [`crate::commands`], and nothing here changes a box.
 
+mod by_host;
 mod create;
 mod error;
 mod files;
@@ -20,6 +21,8 @@ use axum::routing::{any, get, post, put};
 
 use super::App;
 
+pub(crate) use by_host::address;
+pub(super) use error::no_such_call;
 pub(super) use traffic::traffic;
 
 /// Its paths.

@@ -21,13 +21,13 @@ use super::error;
 use super::input::box_id;
 use crate::commands::{Commands, Kind, Trouble};
 use crate::driver::BOXD_PORT;
-use crate::edge::forward::{ForwardError, Way};
+use crate::edge::forward::{ForwardError, Kept, Place, Way};
 use crate::edge::hangup::Hangup;
 use crate::engine::{CallUnderWay, View};
 
-const ID_HEADER: &str = "e2b-sandbox-id";
-const PORT_HEADER: &str = "e2b-sandbox-port";
-const TRAFFIC_TOKEN_HEADER: &str = "e2b-traffic-access-token";
+pub(super) const ID_HEADER: &str = "e2b-sandbox-id";
+pub(super) const PORT_HEADER: &str = "e2b-sandbox-port";
+pub(super) const TRAFFIC_TOKEN_HEADER: &str = "e2b-traffic-access-token";
 
 /// What the daemon has for clients; the rest of it is the server's own.
 const FOR_CLIENTS: [&str; 6] = [
@@ -79,20 +79,23 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 }
 
 /// Passes a request on to a port of a box.
-pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Request) -> Response {
+pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, mut request: Request) -> Response {
     let id = view.id();
     if let Some(refused) = refuse(view, port, &request) {
         return refused;
     }
     let call = match app.commands.reach(id).await {
-        Ok(call) => call,
+        Ok(call) => Arc::new(call),
         Err(trouble) => return not_there(id.as_str(), &trouble),
     };
+    // A WebSocket is a call until it closes.
+    let kept = Kept(Arc::<CallUnderWay>::clone(&call));
+    request.extensions_mut().insert(kept);
     let hangup = request.extensions().get::<Hangup>().cloned();
     let stream = port == BOXD_PORT && COMMAND_STREAMS.contains(&request.uri().path());
     let way = Way {
         id,
-        port,
+        place: Place::Port(port),
         scheme: app.edge.urls().scheme(),
         patience: if port == BOXD_PORT {
             DAEMON_PATIENCE
@@ -118,12 +121,15 @@ pub(super) async fn pass(app: &App, view: &Arc<View>, port: u16, request: Reques
             let text = "too many connections into this sandbox are open";
             error::unreachable(id.as_str(), text)
         }
-        Err(broke @ (ForwardError::BrokeOff(_) | ForwardError::NoHttp(..))) => {
-            match still_there(app, id) {
-                true => error::unreachable(id.as_str(), &broke.to_string()),
-                false => cut_off(id.as_str(), hangup),
-            }
-        }
+        Err(
+            broke @ (ForwardError::BrokeOff(_)
+            | ForwardError::NoHttp(..)
+            | ForwardError::Elsewhere(..)
+            | ForwardError::Circle),
+        ) => match still_there(app, id) {
+            true => error::unreachable(id.as_str(), &broke.to_string()),
+            false => cut_off(id.as_str(), hangup),
+        },
         Err(ForwardError::Unreachable(_)) => gone(id.as_str()),
     }
 }
@@ -195,7 +201,7 @@ fn not_there(id: &str, trouble: &Trouble) -> Response {
 struct Held {
     body: Body,
     id: BoxId,
-    _call: CallUnderWay,
+    _call: Arc<CallUnderWay>,
     hangup: Option<Hangup>,
     /// It is the stream of a command, and has not come to its end.
     stream: Option<Commands>,

@@ -19,7 +19,7 @@ const NO_END_MS: i64 = 10 * 365 * icebox_lifecycle::time::DAY;
 /// A box as creating it and connecting to it answer.
 pub(super) fn sandbox(app: &App, view: &View) -> Value {
     let mut shown = common(view);
-    shown.insert("domain".to_owned(), domain(app).into());
+    shown.insert("domain".to_owned(), app.edge.urls().authority().into());
     if let Some(e2b) = &view.record.e2b {
         let tokens = [
             ("envdAccessToken", &e2b.access_token),
@@ -68,7 +68,7 @@ pub(super) fn detail(app: &App, view: &View) -> Value {
     };
     let lifecycle = json!({"autoResume": auto_resume, "onTimeout": on_timeout});
     shown.insert("lifecycle".to_owned(), lifecycle);
-    shown.insert("domain".to_owned(), domain(app).into());
+    shown.insert("domain".to_owned(), app.edge.urls().authority().into());
     if let State::Frozen(frozen) = &view.sandbox.state
         && view.sandbox.is_paused()
     {
@@ -128,10 +128,4 @@ fn end(view: &View, now: Time) -> Time {
     ends_at
         .or_else(|| view.sandbox.set_end())
         .unwrap_or(now + NO_END_MS)
-}
-
-/// The domain under which the ports of boxes are found.
-fn domain(app: &App) -> String {
-    let config = app.commands.config();
-    format!("{}:{}", config.domain, config.listen.port())
 }

@@ -72,6 +72,10 @@ pub(super) async fn get(app: &App, asking: &Asking, args: JsonObject) -> Outcome
 async fn hand_out(app: &App, asking: &Asking, id: &str, path: &str) -> Result<Handed, Trouble> {
     let looked = app.commands.look_at_file(&asking.caller, id, path);
     let (archive, bytes) = looked.await?;
+    if let (false, Some(bytes)) = (archive, bytes) {
+        let images = &asking.images;
+        images.add(app, &asking.caller, id, path, bytes).await;
+    }
     let (token, until) = app.commands.hand_out(&asking.caller, id, path);
     Ok(Handed {
         path: path.to_owned(),

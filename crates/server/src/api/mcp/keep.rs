@@ -82,9 +82,11 @@ pub(super) async fn build(app: &App, asking: &Asking, args: JsonObject) -> Outco
 
 pub(super) async fn say(app: &App, asking: &Asking, args: JsonObject) -> Outcome {
     let args: params::Say = arguments(args)?;
-    app.commands
-        .say(&asking.caller, &args.id, &args.text)
-        .await?;
+    let request = rest::SayRequest {
+        text: args.text,
+        say_id: args.say_id,
+    };
+    app.commands.say(&asking.caller, &args.id, &request).await?;
     fields(rest::OkResponse { ok: true })
 }
 

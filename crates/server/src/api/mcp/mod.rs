@@ -5,20 +5,23 @@
 //! call answers as plain JSON; one that takes longer turns into an event stream with its first sign of life.
 
 mod files;
+mod handed;
+mod images;
 mod keep;
+mod logs;
 mod params;
 mod schema;
 mod tools;
+mod wiring;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use http::request::Parts;
 use icebox_lifecycle::BoxId;
-use icebox_wire::rest::MessageView;
+use icebox_wire::rest::{CONFIRMS_HEADER, MessageView};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -31,6 +34,8 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::{Value, json};
 use tower::Service as _;
 
+use self::handed::Handed;
+use self::images::Images;
 use self::tools::{Asking, Outcome, TOOLS};
 use super::{App, error};
 use crate::commands::{Caller, Kind, Trouble};
@@ -71,10 +76,12 @@ impl Mcp {
 
     /// Answers one request of a caller whose key was looked at.
     pub(super) async fn serve(&self, caller: Caller, mut request: Request) -> Response {
+        let handed = Handed::default();
         request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(handed.clone());
         let mut service = self.0.clone();
         match service.call(request).await {
-            Ok(response) => response.map(Body::new),
+            Ok(response) => response.map(|body| handed.with(body)),
             Err(never) => match never {},
         }
     }
@@ -145,33 +152,37 @@ impl ServerHandler for Agents {
         };
         let mut notices = self.app.commands.notices(&asking.caller, named);
         let outcome = match (outcome, named) {
-            (Ok(fields), Some(id)) => Ok(self
-                .with_messages(&asking.caller, id, fields, &mut notices)
-                .await),
+            (Ok(fields), Some(id)) => {
+                Ok(self.with_messages(&asking, id, fields, &mut notices).await)
+            }
             (outcome, _) => outcome,
         };
-        Ok(result(outcome, notices).into())
+        Ok(result(outcome, notices, asking.images).into())
     }
 }
 
 impl Agents {
-    /// Adds what people left at the box for whoever holds it: as a field, and as lines of their own.
+    /// Adds what people left at the box for whoever holds it: as a field, and as lines of their own. A client that confirms
+    /// makes the lines by itself, of what it does not know yet.
     async fn with_messages(
         &self,
-        caller: &Caller,
+        asking: &Asking,
         id: BoxId,
         mut fields: JsonObject,
         notices: &mut Vec<String>,
     ) -> JsonObject {
-        let left = self.app.commands.from_human(caller, id).await;
+        let commands = &self.app.commands;
+        let left = commands.from_human(&asking.caller, id, asking.confirms);
         // The result stands, whatever became of the messages: they wait for the next one.
-        let left = left.unwrap_or_default();
+        let (left, receipt) = left.await.unwrap_or_default();
         if left.is_empty() {
             return fields;
         }
-        let line = |message: &MessageView| format!("box {id}: a person says: {}", message.text);
-        notices.extend(left.iter().map(line));
-        let said = |message: MessageView| json!({"at": message.at, "text": message.text});
+        if let Some(receipt) = receipt {
+            asking.handed.add(receipt);
+            notices.extend(left.iter().map(|message| message.line(id.as_str())));
+        }
+        let said = |message: MessageView| json!({"id": message.id, "at": message.at, "text": message.text});
         let said: Vec<Value> = left.into_iter().map(said).collect();
         fields.insert("fromHuman".to_owned(), said.into());
         fields
@@ -192,8 +203,13 @@ fn asking(parts: &Parts) -> Option<Asking> {
         Some("https") => "https",
         Some(_) | None => "http",
     };
-    let base = format!("{scheme}://{host}");
-    Some(Asking { caller, base })
+    Some(Asking {
+        caller,
+        base: format!("{scheme}://{host}"),
+        confirms: text(CONFIRMS_HEADER) == Some("1"),
+        handed: parts.extensions.get::<Handed>()?.clone(),
+        images: Images::default(),
+    })
 }
 
 fn no_such_tool(name: &str) -> Trouble {
@@ -261,8 +277,8 @@ async fn sign_of_life(context: &RequestContext<RoleServer>, waited_sec: u64) {
     }
 }
 
-/// The first text is the result, or what went wrong in words; each notice is a text of its own.
-fn result(outcome: Outcome, notices: Vec<String>) -> CallToolResult {
+/// The first text is the result, or what went wrong in words; each notice is a text of its own. Images come last.
+fn result(outcome: Outcome, notices: Vec<String>, images: Images) -> CallToolResult {
     let (text, fields, failed) = match outcome {
         Ok(fields) => (None, Value::Object(fields), false),
         Err(trouble) => {
@@ -273,6 +289,7 @@ fn result(outcome: Outcome, notices: Vec<String>) -> CallToolResult {
     let text = text.unwrap_or_else(|| fields.to_string());
     let mut content = vec![ContentBlock::text(text)];
     content.extend(notices.into_iter().map(ContentBlock::text));
+    content.extend(images.take());
     let mut result = if failed {
         CallToolResult::error(content)
     } else {

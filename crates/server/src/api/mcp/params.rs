@@ -3,6 +3,8 @@
 
 mod egress;
 
+mod wiring;
+
 use std::collections::BTreeMap;
 
 use icebox_wire::rest;
@@ -10,6 +12,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use egress::Egress;
+
+pub(super) use wiring::{Scene, Wire};
 
 /// A tool that takes the id of a box and nothing else.
 #[derive(Deserialize, JsonSchema)]
@@ -41,9 +45,12 @@ pub(super) struct Start {
     pub(super) secrets: Option<Vec<String>>,
     /// The environment it is in: what `sandbox_environments` says of the services declared here become variables.
     pub(super) environment: Option<String>,
-    /// Ports that get a name.
+    /// Ports that get a name: programs in the box reach `name:port`, people the URL of the same name.
     #[schemars(length(max = 32))]
     pub(super) services: Option<Vec<Service>>,
+    /// All services declared here lead to this address at first: `https://`, a host, perhaps a path. Take one over with
+    /// `sandbox_wire`, mode `box`, once your own runs.
+    pub(super) external_base_url: Option<String>,
     /// How large; leave it out for the usual size.
     pub(super) size: Option<Size>,
     /// The image; `host` is the only one so far.
@@ -70,17 +77,24 @@ pub(super) struct Start {
 
 /// A named port.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Service {
     /// Lowercase letters and digits, a letter first.
     #[schemars(length(min = 1, max = 40))]
     name: String,
-    /// Where it listens in the box.
+    /// Its port in the box.
     #[schemars(range(min = 1))]
     port: u16,
     /// Whether people open it in a browser.
     #[serde(default)]
     web: bool,
+    /// Where its program really listens, or the port in `fromBox`, if that is another one.
+    #[schemars(range(min = 1))]
+    target_port: Option<u16>,
+    /// Another box of the account: the name leads to a port there.
+    from_box: Option<String>,
+    /// Not possible here: a box has no container engine.
+    version: Option<String>,
 }
 
 /// A size.
@@ -255,13 +269,16 @@ pub(super) struct PublishVersion {
 
 /// `sandbox_say`.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Say {
     /// The box.
     pub(super) id: String,
     /// One or two sentences, in the person's language.
     #[schemars(length(min = 1, max = 500))]
     pub(super) text: String,
+    /// 16 lowercase hex digits of your choice: a repeat with the same ones is not shown again.
+    #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub(super) say_id: Option<String>,
 }
 
 /// `sandbox_feedback`.
@@ -416,6 +433,7 @@ impl Start {
             }),
             env: self.env.unwrap_or_default(),
             services: services.into_iter().map(Service::into_rest).collect(),
+            external_base_url: self.external_base_url,
             secrets: self.secrets.unwrap_or_default(),
             environment: self.environment,
             idle_timeout_min: self.idle_timeout_min,
@@ -438,6 +456,9 @@ impl Service {
             name: self.name,
             port: self.port,
             web: self.web,
+            target_port: self.target_port,
+            from_box: self.from_box,
+            version: self.version,
         }
     }
 }

@@ -11,8 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::handed::Handed;
+use super::images::Images;
 use super::schema::schema;
-use super::{files, keep, params};
+use super::{files, keep, logs, params, wiring};
 use crate::api::input::arguments;
 use crate::api::{App, view};
 use crate::commands::check::{is_exec_id, takes, unfit};
@@ -30,6 +32,12 @@ pub(super) struct Asking {
     pub(super) caller: Caller,
     /// The beginning of addresses here.
     pub(super) base: String,
+    /// It says by itself when messages of people arrived.
+    pub(super) confirms: bool,
+    /// Where what an answer hands over waits until its client has it.
+    pub(super) handed: Handed,
+    /// Images that come with the result.
+    pub(super) images: Images,
 }
 
 /// The most boxes in one list.
@@ -84,9 +92,9 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         tool::<params::Procs>(
             "sandbox_procs",
             "Look after commands",
-            "Lists the commands that run in a box, waits for the end of one or until a server is up (`readyPort`, \
-             `readyLog`), or stops one with everything it started. `wait` answers with the end of its output, also while \
-             it still runs (`running`).",
+            "Lists the commands that run in a box (`mine`: this conversation began it), waits for the end of one or until \
+             a server is up (`readyPort`, `readyLog`), or stops one with everything it started. `wait` answers with the \
+             end of its output, also while it still runs (`running`).",
             Hints::Destroys,
             |app, asking, args| Box::pin(procs(app, asking, args)),
         ),
@@ -103,7 +111,7 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "sandbox_get",
             "Get files out",
             "Gives an address for a file or a folder (as a tar.gz with the folder on top) of a box, at which anybody can \
-             download it for an hour. Wakes a frozen box.",
+             download it for an hour. Small images are in the result, too, to be looked at. Wakes a frozen box.",
             Hints::Reads,
             |app, asking, args| Box::pin(files::get(app, asking, args)),
         ),
@@ -121,6 +129,25 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "Fetches a file or a folder of a box to your machine.",
             Hints::Destroys,
             |_, _, _| Box::pin(files::needs_the_adapter("sandbox_pull")),
+        ),
+        tool::<params::Wire>(
+            "sandbox_wire",
+            "Say where a name leads",
+            "Makes `name:port` in a box lead to the box's own program (mode `box`), to a server elsewhere (mode `external`, \
+             plain HTTP in the box whatever it is there), or to another box (`fromBox`); programs may run already. While a name \
+             leads elsewhere, its port in the box is taken: switch it to `box` before your own program listens there. \
+             Connections that were open before a freeze are closed after it: programs have to connect again. Gives the whole \
+             table. Wakes a frozen box.",
+            Hints::Destroys,
+            |app, asking, args| Box::pin(wiring::wire(app, asking, args)),
+        ),
+        tool::<params::Scene>(
+            "sandbox_scene",
+            "Choose what people see first",
+            "Chooses what `sceneUrl` leads to: one of the box's services, or a page. Without it that is the first service. \
+             Wakes a frozen box.",
+            Hints::Adds,
+            |app, asking, args| Box::pin(wiring::scene(app, asking, args)),
         ),
         tool::<params::Secrets>(
             "sandbox_secrets",
@@ -206,9 +233,35 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "sandbox_environments",
             "List environments",
             "The account's environments: settings of services (their names only), which a box started with `environment` \
-             has as variables for the services it declares. People change them over REST.",
+             has as variables for the services it declares, and what such a box reaches by name in networks of the operator's \
+             (`connections`). People change them over REST.",
             Hints::Reads,
             |app, asking, args| Box::pin(keep::environments(app, asking, args)),
+        ),
+        tool::<logs::Search>(
+            "logs_search",
+            "Search application logs",
+            "What the pages and programs of a project logged, oldest first: console lines, errors, rejections, events of \
+             their own. `query` is a plain term, or a filter pattern as in `{ $.level = \"error\" && $.url = \"*/cart\" }`. \
+             Pages may be short, even empty: go on while there is a `nextCursor`. Wakes nothing.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(logs::search(app, asking, args)),
+        ),
+        tool::<logs::Errors>(
+            "logs_errors",
+            "List application errors",
+            "The errors that the pages and programs of a project met, oldest first. `stackResolved` names the original file \
+             and line where the release's source maps were uploaded before the error came. Wakes nothing.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(logs::errors(app, asking, args)),
+        ),
+        tool::<logs::Tail>(
+            "logs_tail",
+            "Follow application logs",
+            "What a project logs from now on: call it, do what you want to watch, then call it again with the `cursor` it \
+             gave. Waits up to `waitSec` for the first row. Wakes nothing.",
+            Hints::Reads,
+            |app, asking, args| Box::pin(logs::tail(app, asking, args)),
         ),
         tool::<params::Feedback>(
             "sandbox_feedback",
@@ -278,20 +331,7 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
     }
     let seconds = |sec: u32| Duration::from_secs(u64::from(sec));
     match args.action {
-        params::ProcsAction::List => {
-            let mut procs = app.commands.procs(caller, &args.id).await?;
-            if args.all != Some(true) {
-                procs.retain(|proc| proc.running);
-            }
-            if let Some(bg_id) = &args.bg_id {
-                procs.retain(|proc| proc.exec_id == *bg_id);
-            }
-            let procs = procs.into_iter().map(with_bg_id);
-            let procs: Vec<Value> = procs
-                .map(|proc| proc.map(Value::Object))
-                .collect::<Result<_, _>>()?;
-            Ok(JsonObject::from_iter([("procs".to_owned(), procs.into())]))
-        }
+        params::ProcsAction::List => list_procs(app, caller, args).await,
         params::ProcsAction::Wait => {
             let wait = args.wait_sec.map_or(WAIT, seconds);
             let exec_id = required(args.bg_id.as_deref())?;
@@ -320,6 +360,43 @@ async fn procs(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> O
             with_bg_id(stopped.await?)
         }
     }
+}
+
+/// The commands of a box: those that run, all that are known, or one.
+async fn list_procs(app: &App, caller: &Caller, args: params::Procs) -> Outcome {
+    let procs = match args.bg_id.as_deref() {
+        Some(bg_id) => vec![one_proc(app, caller, &args.id, bg_id).await?],
+        None => {
+            let mut procs = app.commands.procs(caller, &args.id).await?;
+            if args.all != Some(true) {
+                procs.retain(|proc| proc.running);
+            }
+            let procs = procs.into_iter().map(with_bg_id);
+            procs.collect::<Result<_, _>>()?
+        }
+    };
+    let whose = |mut proc: JsonObject| {
+        let id = proc.get("execId").and_then(Value::as_str);
+        let own = |id| app.commands.is_own_command(caller, &args.id, id);
+        if id.is_some_and(own) {
+            proc.insert("mine".to_owned(), true.into());
+        }
+        Value::Object(proc)
+    };
+    let procs: Vec<Value> = procs.into_iter().map(whose).collect();
+    Ok(JsonObject::from_iter([("procs".to_owned(), procs.into())]))
+}
+
+/// One command of a list; with what its call answered, when that waited for its end.
+async fn one_proc(app: &App, caller: &Caller, id: &str, bg_id: &str) -> Outcome {
+    let bg_id = required(Some(bg_id))?;
+    let found = app.commands.wait_proc(caller, id, bg_id, Duration::ZERO);
+    let found = found.await?;
+    let mut shown = with_bg_id(&found.proc)?;
+    if !found.proc.background && !found.proc.running && !found.proc.recorded {
+        shown.insert("result".to_owned(), Value::Object(fields(&found)?));
+    }
+    Ok(shown)
 }
 
 /// The id of a command, which `list` does without.
@@ -412,6 +489,9 @@ fn with_bg_id(proc: impl Serialize) -> Outcome {
     let mut fields = fields(proc)?;
     if let Some(id) = fields.get("execId").cloned() {
         fields.insert("bgId".to_owned(), id);
+    }
+    if fields.get("outcome").is_some_and(|how| how == "unknown") {
+        fields.insert("exitCode".to_owned(), (-1).into());
     }
     Ok(fields)
 }

@@ -12,7 +12,7 @@ use icebox_lifecycle::BoxId;
 use super::paths::BoxPaths;
 use super::record::{self, Record};
 use super::{
-    Host, Trouble, While, criu, fsutil, image::Images, mount, netns, oci, snapshot, wayout,
+    Host, Trouble, While, bootid, criu, fsutil, image::Images, mount, netns, oci, snapshot, wayout,
 };
 use crate::driver::{BOXD_PORT, BoxSpec};
 use crate::steps::reached;
@@ -97,10 +97,13 @@ fn make_files(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     Ok(record)
 }
 
-/// A cold start: same image and ids, today's boxd.
+/// A cold start: same image and ids, today's boxd. Its copies went when its memory did.
 fn renew_record(host: &Host, spec: &BoxSpec) -> Result<Record, Trouble> {
     let mut record = host.record(spec.id)?;
+    let copies = host.paths.of(spec.id).copies();
+    fs::create_dir_all(copies).when("make the folder of the box's copies")?;
     record.boxd.clone_from(&host.boxd);
+    record.boot_id = bootid::fresh();
     record
         .save(&host.paths.of(spec.id))
         .when("write box.json")?;
@@ -128,6 +131,11 @@ fn run(host: &Host, id: BoxId, record: &Record) -> Result<(), Trouble> {
         .trim()
         .parse()
         .map_err(|_| Trouble::Failed(format!("runc wrote {pid_text:?} as the box's pid")))?;
+    let shown = bootid::place(&paths, &record.boot_id).and_then(|()| bootid::mount(&paths, pid));
+    if let Err(error) = shown {
+        // Few programs read it, and none needs it to be the box's own.
+        tracing::warn!(%id, %error, "the box shows the machine's boot id");
+    }
     host.hierarchies
         .of(id)
         .adopt(pid)

@@ -7,7 +7,7 @@ use icebox_lifecycle::{BoxId, CopyId};
 
 use super::copy::IMAGES;
 use super::criu::CriuError;
-use super::{ContainerDriver, Host, boot, fsutil, mount};
+use super::{ContainerDriver, Host, boot, bootid, fsutil, mount};
 
 /// Mounts a frozen box's files and restores its images. Ends when CRIU does; the box runs.
 ///
@@ -23,6 +23,7 @@ pub fn restore(driver: &ContainerDriver, id: BoxId, copy: CopyId) -> Result<(), 
     let image = host.images.dir(&record.image);
     mount::mount_box(&paths, &image, record.uid_base).map_err(|e| e.to_string())?;
     cgroup.create(record.size()).map_err(|e| e.to_string())?;
+    bootid::place(&paths, &record.boot_id).map_err(|e| e.to_string())?;
     let images = paths.copy(copy).join(IMAGES);
     let boxd = host.images.boxd(&record.boxd);
     let running = criu.restore(&paths, &cgroup, None, &images, &boxd);

@@ -258,6 +258,16 @@ impl Cgroup {
         number_of(&file, field)
     }
 
+    /// How often the kernel ended a program because the limit was reached.
+    pub(super) fn memory_kills(&self) -> u64 {
+        let v1 = self.v1.iter().find(|(name, _)| *name == "memory");
+        let file = v1.map_or_else(
+            || self.unified.join("memory.events"),
+            |(_, path)| path.join("memory.oom_control"),
+        );
+        number_of(&file, "oom_kill")
+    }
+
     /// CPU time of the box so far, in microseconds.
     pub(super) fn cpu_us(&self) -> u64 {
         let v1 = self.v1.iter().find(|(name, _)| *name == "cpuacct");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::bootid;
 use super::cgroup::Cgroup;
 use super::fsutil;
 use super::image::BOXD_IN_BOX;
@@ -98,7 +99,9 @@ impl Criu {
             .args(["--network-lock", "skip", "--ghost-limit", "512M"])
             .args(["--external", "mnt[]:m", "--external", "mnt[/dev/null]:null"])
             .arg("--external")
-            .arg(format!("mnt[{BOXD_IN_BOX}]:boxd"));
+            .arg(format!("mnt[{BOXD_IN_BOX}]:boxd"))
+            .arg("--external")
+            .arg(format!("mnt[{}]:boot_id", bootid::IN_BOX));
         Running::start(command, paths, paths.run.join("dump.log"))
     }
 
@@ -123,7 +126,9 @@ impl Criu {
             .arg("--restore-detached")
             .args(["--external", "mnt[]:m", "--external", "mnt[null]:/dev/null"])
             .arg("--external")
-            .arg(format!("mnt[boxd]:{}", boxd.display()));
+            .arg(format!("mnt[boxd]:{}", boxd.display()))
+            .arg("--external")
+            .arg(format!("mnt[boot_id]:{}", paths.boot_id().display()));
         let procs: Vec<PathBuf> = cgroup.all().map(|dir| dir.join("cgroup.procs")).collect();
         // SAFETY: after fork and before exec only plain system calls on values made before the fork.
         unsafe {

@@ -4,6 +4,7 @@
 //! a box. Knows no state machine: each method finishes or repeats what an earlier call began.
 
 mod boot;
+mod bootid;
 pub mod by_hand;
 mod cgroup;
 mod copy;
@@ -13,6 +14,7 @@ mod doctor;
 mod freeze;
 mod fsutil;
 mod image;
+mod listen;
 mod mount;
 mod netns;
 mod oci;
@@ -39,7 +41,8 @@ use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
+    NoConnection, NoListener, Stream,
 };
 use cgroup::Hierarchies;
 use copy::HostFacts;
@@ -313,6 +316,11 @@ impl Driver for ContainerDriver {
         counted.map_err(|error| DriverError::Failed(error.to_string()))?
     }
 
+    async fn memory_kills(&self, id: BoxId) -> u64 {
+        // One short file that the kernel keeps in memory: not worth a thread.
+        self.host.hierarchies.of(id).memory_kills()
+    }
+
     async fn exited(&self, id: BoxId) -> Result<String, DriverError> {
         probe::exited(&self.host, id).await
     }
@@ -326,6 +334,20 @@ impl Driver for ContainerDriver {
         let stream = self.host.connections.register(id, stream);
         let stream = stream.map_err(|error| NoConnection::Unreachable(error.to_string()))?;
         Ok(Box::new(stream))
+    }
+
+    async fn listen(
+        &self,
+        id: BoxId,
+        address: Ipv4Addr,
+        port: u16,
+    ) -> Result<Box<dyn Listener>, NoListener> {
+        let host = Arc::clone(&self.host);
+        let listening =
+            tokio::task::spawn_blocking(move || listen::listen(&host, id, address, port));
+        let listener = listening.await;
+        let listener = listener.map_err(|error| NoListener::Unreachable(error.to_string()))??;
+        Ok(Box::new(listener))
     }
 }
 

@@ -18,13 +18,26 @@ use tokio::net::TcpStream;
 /// How long a connection inside one machine may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to `localhost:port` in the network namespace of process `pid`. Blocks.
-pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
+/// Does something in the network namespace of process `pid`. Blocks.
+pub(super) fn within<T: Send + 'static>(
+    pid: u32,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
     // A thread of its own: a thread that changed its namespace must not go back to a pool.
     let thread = std::thread::Builder::new().name("icebox-netns".to_owned());
-    let connecting = thread.spawn(move || {
+    let working = thread.spawn(move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        work()
+    })?;
+    working
+        .join()
+        .map_err(|_| io::Error::other("the thread in the box's network panicked"))?
+}
+
+/// Connects to `localhost:port` in the network namespace of process `pid`. Blocks.
+pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
+    let stream = within(pid, move || {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match StdTcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
@@ -35,9 +48,6 @@ pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
             connected => connected,
         }
     })?;
-    let stream = connecting
-        .join()
-        .map_err(|_| io::Error::other("the connecting thread panicked"))??;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -76,7 +86,17 @@ impl Connections {
     /// Keeps a new connection in the table while it lives. Errors when the box takes none now.
     pub(super) fn register(&self, id: BoxId, stream: StdTcpStream) -> io::Result<BoxStream> {
         stream.set_nonblocking(true)?;
-        let socket: OwnedFd = stream.as_fd().try_clone_to_owned()?;
+        let held = self.hold(id, || Ok(stream))?;
+        self.stream(id, held)
+    }
+
+    /// Keeps a socket in the table until it is forgotten. It is made while the table is locked, so that none of a box that
+    /// is about to stand still is missed.
+    pub(super) fn hold<S: AsFd>(
+        &self,
+        id: BoxId,
+        make: impl FnOnce() -> io::Result<S>,
+    ) -> io::Result<(S, u64)> {
         let mut table = self.lock();
         let gate = table.get_mut(&id).filter(|gate| gate.open).ok_or_else(|| {
             io::Error::new(
@@ -84,10 +104,20 @@ impl Connections {
                 "the box takes no connections now",
             )
         })?;
+        let made = make()?;
+        let socket = made.as_fd().try_clone_to_owned()?;
         let number = gate.next;
         gate.next += 1;
         gate.sockets.insert(number, socket);
-        drop(table);
+        Ok((made, number))
+    }
+
+    /// A connection that [`Connections::hold`] took in.
+    pub(super) fn stream(
+        &self,
+        id: BoxId,
+        (stream, number): (StdTcpStream, u64),
+    ) -> io::Result<BoxStream> {
         Ok(BoxStream {
             stream: TcpStream::from_std(stream)?,
             connections: self.clone(),
@@ -96,7 +126,7 @@ impl Connections {
         })
     }
 
-    fn forget(&self, id: BoxId, number: u64) {
+    pub(super) fn forget(&self, id: BoxId, number: u64) {
         if let Some(gate) = self.lock().get_mut(&id) {
             gate.sockets.remove(&number);
         }

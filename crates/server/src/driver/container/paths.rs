@@ -138,6 +138,11 @@ impl BoxPaths {
         self.run.join("rootfs")
     }
 
+    /// What programs in the box read as its boot id.
+    pub(super) fn boot_id(&self) -> PathBuf {
+        self.run.join("boot_id")
+    }
+
     pub(super) fn runc_state(&self) -> PathBuf {
         self.run.join("runc")
     }

@@ -50,8 +50,11 @@ then start a new box; or install it here, if this box may reach a package source
 }
 
 redis_program() {
-	command -v redis-server || command -v valkey-server ||
-		fail "there is no Redis in this box. Boxes have what is installed on the host: have \`apt-get install redis-server\` run there, \
+	local found link=$HOME_OF_ALL/.redis-server
+	command -v redis-server || command -v valkey-server && return
+	# Debian's redis-tools has the server under another name, and starts none on the host. It goes by the name it is called.
+	found=$(command -v redis-check-rdb) && ln -sfn "$found" "$link" && printf '%s\n' "$link" && return
+	fail "there is no Redis in this box. Boxes have what is installed on the host: have \`apt-get install redis-tools\` run there, \
 then start a new box; or install it here, if this box may reach a package source."
 }
 

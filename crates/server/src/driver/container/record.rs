@@ -7,6 +7,7 @@ use std::io;
 use icebox_lifecycle::BoxId;
 use serde::{Deserialize, Serialize};
 
+use super::bootid;
 use super::fsutil;
 use super::paths::{BoxPaths, Paths};
 use super::userns;
@@ -25,6 +26,9 @@ pub(super) struct Record {
     pub(super) memory_mb: u64,
     pub(super) disk_gb: u64,
     pub(super) env: BTreeMap<String, String>,
+    /// Of its latest boot; empty where that was before there were any.
+    #[serde(default)]
+    pub(super) boot_id: String,
 }
 
 impl Record {
@@ -37,6 +41,7 @@ impl Record {
             memory_mb: spec.size.memory_mb,
             disk_gb: spec.size.disk_gb,
             env: spec.env.clone(),
+            boot_id: bootid::fresh(),
         }
     }
 

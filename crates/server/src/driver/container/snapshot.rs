@@ -144,7 +144,10 @@ pub(super) fn make_files(host: &Host, spec: &BoxSpec, origin: Origin) -> Result<
         host.boxd.clone()
     };
     // The ids are in the files, and the memory knows them. Only boxes of one account share them like this.
-    let record = Record::new(spec, kept.record.image.clone(), boxd, kept.record.uid_base);
+    let mut record = Record::new(spec, kept.record.image.clone(), boxd, kept.record.uid_base);
+    if origin.memory {
+        record.boot_id.clone_from(&kept.record.boot_id);
+    }
     let files = SnapshotPaths::upper(&places.dir);
     require_room(&files, &host.paths)?;
     make_closed(&paths.dir).when("make the box's folder")?;

@@ -11,7 +11,7 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{CopyError, IMAGES, Manifest};
 use super::criu::CriuError;
 use super::record::Record;
-use super::{Host, Trouble, While, boot, criu, fsutil, mount, wayout};
+use super::{Host, Trouble, While, boot, bootid, criu, fsutil, mount, wayout};
 use crate::driver::Egress;
 use crate::steps::reached;
 
@@ -55,6 +55,7 @@ pub(super) fn restore_standing(
     cgroup
         .create(record.size())
         .when("make the box's cgroups")?;
+    bootid::place(&paths, &record.boot_id).when("keep the box's boot id")?;
     fs::write(paths.restoring(), "").when("mark the restore as begun")?;
     remove_criu_leftovers(&paths.restoring());
     reached("thaw.mounted", None);

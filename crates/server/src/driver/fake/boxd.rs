@@ -1,5 +1,5 @@
 //! The daemon in a fake box: the real protocol over a stream in memory, with a handful of commands (`true`, `false`,
-//! `echo …`, `remember …`, `recall`, `variable NAME`, `hang`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
+//! `echo …`, `remember …`, `recall`, `variable NAME`, `hang`, `exhaust`, `big N`, `long N`). A command that hangs goes on until the test or a stop ends it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -140,6 +140,10 @@ impl Daemon {
                     command.stdout = b"hanging\n".to_vec();
                     command.ended = None;
                 }
+                "exhaust" => {
+                    command.ended = Some(Ended::Signal("SIGKILL"));
+                    memory.kills += 1;
+                }
                 _ => {
                     command.ended = Some(Ended::Exit(127));
                     command.stderr = format!("{verb}: command not found\n").into_bytes();
@@ -149,6 +153,29 @@ impl Daemon {
         })?;
         self.fake.changed();
         Ok(false)
+    }
+}
+
+impl Daemon {
+    /// The names that the server gives a box are a file like any other, and writing it is no command of anybody's.
+    fn write_names(&self, request: &ExecRequest, lines: &str) -> ServiceResult<ExecResponse> {
+        let mut world = self.fake.world();
+        if let Some(found) = world.boxes.get_mut(&self.id) {
+            found.files.insert("hosts".to_owned(), lines.to_owned());
+        }
+        let command = Running {
+            exec_id: request.exec_id.clone(),
+            cmd: request.cmd.clone(),
+            background: false,
+            started_ms: machine_now().0,
+            ended: Some(Ended::Exit(0)),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        Response::ok(ExecResponse {
+            result: result(&command).into(),
+            ..ExecResponse::default()
+        })
     }
 }
 
@@ -211,6 +238,9 @@ impl Boxd for Daemon {
         request: ServiceRequest<'_, ExecRequest>,
     ) -> ServiceResult<ExecResponse> {
         let request = request.to_owned_message();
+        if let Some(lines) = request.env.get("ICEBOX_HOSTS") {
+            return self.write_names(&request, lines);
+        }
         let joined = self.run(&request)?;
         let ended = |command: &Running| request.background || command.ended.is_some();
         let command = self.until(&request.exec_id, ended).await?;

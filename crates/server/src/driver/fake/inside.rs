@@ -1,10 +1,10 @@
-//! How the suite for drivers looks into boxes of the fake one.
+//! How a test looks into a fake box and leaves marks there.
 
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, Processes};
 
-use super::super::conformance::Inside;
 use super::Fake;
+use crate::driver::conformance::Inside;
 
 #[async_trait]
 impl Inside for Fake {

@@ -18,7 +18,12 @@ pub(super) async fn connection(
     connected: CancellationToken,
 ) -> Result<Stream, NoConnection> {
     let stream = TcpStream::connect(program).await;
-    let mut stream = stream.map_err(|_| NoConnection::NothingListens)?;
+    let stream = stream.map_err(|_| NoConnection::NothingListens)?;
+    Ok(until(stream, connected))
+}
+
+/// A connection that ends with `connected`.
+pub(super) fn until(mut stream: TcpStream, connected: CancellationToken) -> Stream {
     let (ours, mut theirs) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {
         // Whichever way it ends, both sides see their streams end.
@@ -28,5 +33,5 @@ pub(super) async fn connection(
             _ = copy_bidirectional(&mut stream, &mut theirs) => {}
         }
     });
-    Ok(Box::new(ours))
+    Box::new(ours)
 }

@@ -11,7 +11,7 @@ use icebox_lifecycle::{
 };
 use icebox_server::clock::machine_now;
 use icebox_server::random;
-use icebox_server::record::{AccountId, Record, Service, Size};
+use icebox_server::record::{AccountId, Leads, Record, Service, Size};
 use icebox_server::store::{Announced, Batch, Ending, HistoryStep, Put, Store};
 
 use super::{DUE, DUE_AFTER_MS, host};
@@ -137,12 +137,14 @@ fn record(n: i64) -> Record {
         link_secret: None,
         e2b: None,
         origin: None,
+        scene: None,
     };
     if some(3) {
         record.services.push(Service {
             name: "web".into(),
             port: 3_000,
             web: true,
+            leads: Leads::Own,
         });
     }
     if some(4) {

@@ -1,13 +1,15 @@
 //! The host of the million: it has what the database says, frozen boxes on disk and a few that run, and does nothing but
 //! say so. Owns the file in which it remembers them.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use icebox_server::driver::{
-    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, NoConnection, Stream,
+    BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
+    NoConnection, NoListener, Stream,
 };
 
 use super::DUE;
@@ -121,6 +123,10 @@ impl Driver for Host {
 
     async fn connect(&self, _: BoxId, _: u16) -> Result<Stream, NoConnection> {
         Err(NoConnection::NothingListens)
+    }
+
+    async fn listen(&self, _: BoxId, _: Ipv4Addr, _: u16) -> Result<Box<dyn Listener>, NoListener> {
+        Err(NoListener::Unreachable("nothing is in it".to_owned()))
     }
 
     async fn usage(&self, _: BoxId, _: bool) -> Result<Counters, DriverError> {

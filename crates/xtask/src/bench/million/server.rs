@@ -13,6 +13,7 @@ use icebox_server::clock::Clock;
 use icebox_server::config::{Config, EdgeConfig, EgressSettings, Limits, WebhookSettings};
 use icebox_server::edge;
 use icebox_server::engine::Engine;
+use icebox_server::logs::LogSettings;
 use tokio::io::AsyncBufReadExt as _;
 use tokio::net::TcpListener;
 
@@ -44,6 +45,7 @@ async fn serve(data: &Path) -> anyhow::Result<()> {
         prices: Prices::default(),
         webhooks: WebhookSettings::default(),
         egress: EgressSettings::default(),
+        logs: LogSettings::default(),
         edge: EdgeConfig::default(),
         tls: None,
     };

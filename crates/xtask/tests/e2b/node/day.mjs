@@ -1,18 +1,8 @@
 // A day with the JavaScript SDK: commands, lists, pause and resume, files, an idle freeze in the middle.
 import assert from 'node:assert/strict'
+import { advance, runParts, statusOf } from './ours.mjs'
 
 const { Sandbox, CommandExitError } = await import(process.env.E2B_PACKAGE)
-const url = process.env.E2B_API_URL
-const key = process.env.E2B_API_KEY
-
-async function own(method, path, body) {
-  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
-  const answer = await fetch(url + path, { method, headers, body: body && JSON.stringify(body) })
-  return answer.json()
-}
-const advance = (seconds) => own('POST', '/v1/test/clock', { advanceSec: seconds })
-const statusOf = async (box) => (await own('GET', `/v1/boxes/${box.sandboxId}`)).status
-
 const parts = {
   async commands() {
     const box = await Sandbox.create({ timeoutMs: 3_600_000, envs: { COLOUR: 'blue' } })
@@ -94,7 +84,4 @@ const parts = {
   },
 }
 
-for (const name of process.env.E2B_RUN.split(',')) {
-  await parts[name]()
-  console.log(`${name}: ok`)
-}
+await runParts(parts)

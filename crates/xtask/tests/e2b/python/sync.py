@@ -3,47 +3,14 @@
 import json
 import os
 import threading
+import time
+import urllib.error
 import urllib.request
 
 from e2b import CommandExitException, Sandbox, SandboxQuery, SandboxState
 from e2b.exceptions import NotFoundException, SandboxException, TimeoutException
 
-URL = os.environ["E2B_API_URL"]
-KEY = os.environ["E2B_API_KEY"]
-
-
-def api(method, path, body=None, bearer=False):
-    """A request of our own, for what the SDK has no call for."""
-    request = urllib.request.Request(URL + path, method=method)
-    if bearer:
-        request.add_header("Authorization", f"Bearer {KEY}")
-    else:
-        request.add_header("X-API-Key", KEY)
-    data = None if body is None else json.dumps(body).encode()
-    request.add_header("Content-Type", "application/json")
-    try:
-        with urllib.request.urlopen(request, data) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
-
-
-def advance(seconds):
-    status, _ = api("POST", "/v1/test/clock", {"advanceSec": seconds}, bearer=True)
-    assert status == 200
-
-
-def status_of(box):
-    return api("GET", f"/v1/boxes/{box.sandbox_id}", bearer=True)[1]["status"]
-
-
-def raises(kind, act):
-    try:
-        act()
-    except kind as error:
-        return error
-    raise AssertionError(f"no {kind.__name__}")
+from ours import advance, api, raises, run_parts, status_of
 
 
 def commands():
@@ -276,8 +243,6 @@ def ptys():
 
 
 def metrics():
-    import time
-
     box = Sandbox.create(timeout=600)
     try:
         # Samples come by the machine's time, every five seconds.
@@ -394,6 +359,4 @@ def forks():
             assert box.kill()
 
 
-for name in os.environ["E2B_RUN"].split(","):
-    globals()[name]()
-    print(f"{name}: ok", flush=True)
+run_parts(globals())

@@ -1,12 +1,10 @@
-//! The way to an endpoint: reading its address, finding out where its name leads, and a connection there, with TLS for
-//! `https`. Owns where a connection may go. That is decided for the very address that is connected to, so that a name that
+//! The way to a URL: reading it, finding out where its name leads, and a connection there, with TLS for `https`. Owns where a connection may go. That is decided for the very address that is connected to, so that a name that
 //! changes its mind gets nowhere.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::Uri;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
@@ -14,29 +12,31 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::address;
+use crate::driver::Stream;
 
-/// The longest address of an endpoint, in bytes.
+/// The longest URL, in bytes.
 const URL_LEN: usize = 2_000;
 /// Addresses of one name that are tried.
 const ADDRESSES: usize = 4;
 
-/// Where an endpoint is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+/// What a URL names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
     /// Whether it is spoken to over TLS.
-    pub(super) tls: bool,
+    pub tls: bool,
     /// Its name or address, without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub host: String,
+    /// Its port.
+    pub port: u16,
     /// What the `Host` header says.
-    pub(super) authority: String,
+    pub authority: String,
     /// Path and query.
-    pub(super) path: String,
+    pub path: String,
 }
 
 impl Target {
     /// Reads an address; what is wrong with it, otherwise.
-    pub(super) fn parse(url: &str) -> Result<Self, &'static str> {
+    pub fn parse(url: &str) -> Result<Self, &'static str> {
         if url.len() > URL_LEN {
             return Err("it is longer than 2000 bytes");
         }
@@ -88,7 +88,7 @@ impl Target {
     }
 
     /// Whether it is an address that only those may reach who may reach private ones.
-    pub(super) fn is_private_address(&self) -> bool {
+    pub fn is_private_address(&self) -> bool {
         let address = self.host.parse::<IpAddr>();
         address.is_ok_and(|address| !address::is_public(address))
     }
@@ -99,13 +99,9 @@ fn is_host(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok() || ((1..=253).contains(&host.len()) && host.bytes().all(of_name))
 }
 
-/// A connection, with or without TLS.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
 /// Opens connections.
 #[derive(Default)]
-pub(super) struct Dialer {
+pub struct Dialer {
     /// Made at the first use of TLS, for that reads the certificates that this machine trusts.
     tls: OnceCell<TlsConnector>,
 }
@@ -113,25 +109,27 @@ pub(super) struct Dialer {
 impl Dialer {
     /// A dialer that trusts these certificates and no others.
     #[cfg(test)]
-    pub(super) fn trusting(roots: RootCertStore) -> Self {
+    pub(crate) fn trusting(roots: RootCertStore) -> Self {
         let tls = client(roots).expect("the protocol versions are known");
         Self {
             tls: OnceCell::new_with(Some(tls)),
         }
     }
 
-    /// A connection to an endpoint; why there is none, in words, otherwise.
-    pub(super) async fn open(
+    /// A connection to a port of a host, with TLS or without; why there is none, in words, otherwise.
+    pub async fn open(
         &self,
-        target: &Target,
+        tls: bool,
+        host: &str,
+        port: u16,
         private_too: bool,
-    ) -> Result<Box<dyn Stream>, String> {
-        let stream = connect(target, private_too).await?;
-        if !target.tls {
+    ) -> Result<Stream, String> {
+        let stream = connect(host, port, private_too).await?;
+        if !tls {
             return Ok(Box::new(stream));
         }
         let tls = self.tls.get_or_try_init(trusted).await?;
-        let name = ServerName::try_from(target.host.clone());
+        let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|error| format!("no TLS with that host: {error}"))?;
         let stream = tls.connect(name, stream).await;
         Ok(Box::new(
@@ -140,14 +138,14 @@ impl Dialer {
     }
 }
 
-async fn connect(target: &Target, private_too: bool) -> Result<TcpStream, String> {
-    let host = (&*target.host, target.port);
-    let found = tokio::net::lookup_host(host).await;
+/// A connection to a port of a host; why there is none, in words, otherwise. Without `private_too` only to the public internet.
+pub async fn connect(host: &str, port: u16, private_too: bool) -> Result<TcpStream, String> {
+    let found = tokio::net::lookup_host((host, port)).await;
     let found = found.map_err(|error| format!("its name leads nowhere: {error}"))?;
     let may = |to: &SocketAddr| private_too || address::is_public(to.ip());
     let found: Vec<SocketAddr> = found.filter(may).take(ADDRESSES).collect();
     let mut last = "its name leads to no address on the public internet, \
-                    and this account's webhooks may go nowhere else"
+                    and this account may have nothing else connected to"
         .to_owned();
     for to in found {
         match TcpStream::connect(to).await {
@@ -244,9 +242,9 @@ mod tests {
             "0",
         ] {
             let target = Target::parse(&format!("http://{host}:{port}/")).unwrap();
-            assert!(connect(&target, false).await.is_err(), "{host}");
+            let connected = connect(&target.host, target.port, false).await;
+            assert!(connected.is_err(), "{host}");
         }
-        let target = Target::parse(&format!("http://127.1:{port}/")).unwrap();
-        connect(&target, true).await.unwrap();
+        connect("127.1", port, true).await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Which addresses are on the public internet. Owns the list of those that are not: a webhook of an account that may not
-//! reach into the host's own networks goes nowhere else, whatever its name resolves to at that moment.
+//! Which addresses are on the public internet. Owns the list of those that are not: for an account that may not reach into
+//! the host's own networks nothing else is connected to, whatever a name resolves to at that moment.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,0 +1,1 @@
+(function(){function e(e){if(e.amount<0)throw RangeError(`cannot charge ${e.amount}`);return e.amount}Object.assign(globalThis,{app:{fail(){setTimeout(()=>e({amount:-5}),0)},reject(){Promise.reject(/* @__PURE__ */ Error(`the bank is closed`))}}})})();
