@@ -256,7 +256,8 @@ impl Subject<'_> {
         self.inside.remember(id, "found").await;
         self.frozen_to_disk(id, SECOND).await;
         self.driver.thaw(id, SECOND).await.expect("thaw");
-        self.driver.release(id).await.expect("release");
+        let none = Egress::default();
+        self.driver.release(id, &none).await.expect("release");
         assert_eq!(self.inside.recall(id).await.as_deref(), Some("found"));
     }
 
@@ -345,7 +346,8 @@ impl Subject<'_> {
         );
         self.driver.evict(id, FIRST).await.expect("evict");
         self.driver.thaw(id, FIRST).await.expect("thaw");
-        self.driver.release(id).await.expect("release");
+        let none = Egress::default();
+        self.driver.release(id, &none).await.expect("release");
         drop(listener);
         let mut listener = listen().await.expect("listen again");
         let (inside, taken) = tokio::join!(self.driver.connect(id, PORT), listener.accept());

@@ -290,6 +290,7 @@ async fn unwire(boxds: &Boxds, id: BoxId, effect: &Effect) {
         | Effect::Evict { .. }
         | Effect::Thaw { .. }
         | Effect::Release { .. }
+        | Effect::Reach
         | Effect::DropCopy { .. }
         | Effect::Save { .. }
         | Effect::StopRecording
