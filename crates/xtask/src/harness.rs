@@ -67,6 +67,8 @@ impl Instance {
             std::env::var_os("ICEBOX_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let data = base.join(format!("icebox-{name}-{}", std::process::id()));
         fs::create_dir_all(&data).with_context(|| format!("make {}", data.display()))?;
+        // Boxes of tests that say nothing about it leave the network of the machine alone.
+        fs::write(data.join(SETTINGS), "[egress]\ndefault = \"none\"\n")?;
         Ok(Self {
             data,
             program: program()?,
