@@ -221,31 +221,6 @@ pub struct PatchRequest {
     pub egress: Option<EgressRequest>,
 }
 
-/// Body of `POST /v1/boxes/{id}/link`; may be left out. Without `port` and `service`: the first service.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct LinkRequest {
-    /// How long the link is good, in seconds, 1 to 2592000; a day when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_sec: Option<u32>,
-    /// The port it leads to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// Or the service.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service: Option<String>,
-}
-
-/// Answer to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LinkResponse {
-    /// Lets whoever opens it in a browser look at that port, private or not.
-    pub url: String,
-    /// Until then.
-    pub expires_at: Timestamp,
-}
-
 /// Body of `POST /v1/boxes/{id}/wake`; may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -437,6 +412,7 @@ mod egress;
 mod files;
 mod inside;
 mod keep;
+mod link;
 mod logs;
 mod procs;
 mod session;
@@ -450,6 +426,7 @@ pub use egress::*;
 pub use files::*;
 pub use inside::*;
 pub use keep::*;
+pub use link::*;
 pub use logs::*;
 pub use procs::*;
 pub use session::*;

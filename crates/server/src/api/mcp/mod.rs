@@ -11,6 +11,7 @@ mod keep;
 mod logs;
 mod params;
 mod schema;
+mod shape;
 mod tools;
 mod wiring;
 

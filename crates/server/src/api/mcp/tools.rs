@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use icebox_wire::rest::{BoxView, ListResponse};
+use icebox_wire::rest::ListResponse;
 use rmcp::model::{JsonObject, Tool as Listed, ToolAnnotations};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::handed::Handed;
 use super::images::Images;
 use super::schema::schema;
+use super::shape::{shown, with_bg_id};
 use super::{files, keep, logs, params, wiring};
 use crate::api::input::arguments;
 use crate::api::{App, view};
@@ -467,33 +468,6 @@ async fn stop(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> Ou
     let args: params::OfBox = arguments(args)?;
     let view = app.commands.stop(caller, &args.id).await?;
     fields(shown(app.show(caller, &view)))
-}
-
-/// Where a box is working, for an agent that has just begun with it.
-fn shown(view: BoxView) -> impl Serialize {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Shown {
-        #[serde(flatten)]
-        view: BoxView,
-        work_dir: &'static str,
-    }
-    Shown {
-        view,
-        work_dir: "/work",
-    }
-}
-
-/// A command under the name that agents know it by.
-fn with_bg_id(proc: impl Serialize) -> Outcome {
-    let mut fields = fields(proc)?;
-    if let Some(id) = fields.get("execId").cloned() {
-        fields.insert("bgId".to_owned(), id);
-    }
-    if fields.get("outcome").is_some_and(|how| how == "unknown") {
-        fields.insert("exitCode".to_owned(), (-1).into());
-    }
-    Ok(fields)
 }
 
 /// The fields of a result. What has to be known besides goes under it as lines of its own.
