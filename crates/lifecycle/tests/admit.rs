@@ -96,8 +96,8 @@ fn what_is_not_admitted_changes_nothing_and_what_is_does_something() {
                 !admitted,
                 "{command:?} in {name}: {decision:?}"
             );
-            // A snapshot of a box that stands still is made beside it.
-            let beside = matches!(command, Command::Save(_)) && admitted;
+            // A snapshot of a box that stands still is made beside it, and what it may reach is kept there.
+            let beside = matches!(command, Command::Save(_) | Command::Reach) && admitted;
             let same = after == sandbox;
             assert!(same != admitted || beside, "{command:?} in {name}");
             after.check().expect("the record makes sense");

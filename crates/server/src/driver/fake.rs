@@ -278,10 +278,11 @@ impl FakeBox {
 #[async_trait]
 impl Driver for Fake {
     fn capabilities(&self) -> Capabilities {
+        let world = self.world();
         Capabilities {
             name: "fake",
-            checkpoint: self.world().cannot_checkpoint.clone().map_or(Ok(()), Err),
-            egress: self.world().no_way_out.clone().map_or(Ok(()), Err),
+            checkpoint: world.cannot_checkpoint.clone().map_or(Ok(()), Err),
+            egress: world.no_way_out.clone().map_or(Ok(()), Err),
             cpus: 8,
             memory_mb: 16_384,
             disk_gb: 100,
