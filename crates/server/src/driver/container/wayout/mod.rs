@@ -28,7 +28,6 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use super::paths::BoxPaths;
 use super::{Host, Trouble, While, fsutil, mount};
 use crate::driver::Egress;
-use crate::steps::reached;
 
 pub(super) use resolvers::RESOLV_CONF;
 pub(super) use trial::look;
@@ -144,7 +143,6 @@ pub(super) fn unplug(paths: &BoxPaths, pid: u32) -> Result<(), Trouble> {
     }
     let spare = format!("route replace {SPARE_ROUTE}\n");
     tools::ip(Some(&network_of(pid)?), &spare)?;
-    reached("freeze.unplugged", None);
     remove(paths, Some(pid))
 }
 
@@ -173,7 +171,6 @@ fn make(host: &Host, paths: &BoxPaths, pid: u32, rules: &str) -> Result<(), Trou
     // What may pass is settled before anything can.
     tools::nft(Some(&gateway), rules)?;
     let link = make_link(host, &place)?;
-    reached("wayout.linked", None);
     let (ours, theirs) = link_addresses(link);
     let network = format!("/proc/{pid}/ns/net");
     let name_server = resolvers::SECOND;
