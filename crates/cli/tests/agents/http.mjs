@@ -95,6 +95,24 @@ await call("sandbox_publish_version", version);
 assert.equal((await call("sandbox_versions", {})).versions[0].label, "v1");
 assert.deepEqual((await call("sandbox_environments", {})).environments, []);
 await call("sandbox_feedback", { task: "a test", usage: "all", problems: "none", suggestions: "none" });
+const wired = await call("sandbox_wire", { id: box, service: "files", port: 80, targetPort: 8081 });
+assert.ok(wired.services.some((service) => service.targetPort === 8081), JSON.stringify(wired));
+const scene = await call("sandbox_scene", { id: box, url: "http://files/result" });
+assert.match(scene.sceneUrl, /^http:\/\/files-.*\/result$/);
+// What an app logs is found in all three ways.
+const post = async (path, bearer, body) => {
+  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
+  const answer = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+  assert.ok(answer.ok, `${path}: ${answer.status}`);
+  return answer.json();
+};
+const { project: shop, writeKey } = await post("/v1/projects", key, { name: "http" });
+await post("/v1/logs", writeKey, { events: [{ msg: "no stock", level: "error" }] });
+for (const [tool, more] of [["logs_search", { query: "stock" }], ["logs_errors", {}]]) {
+  const { rows } = await call(tool, { project: shop.id, ...more });
+  assert.deepEqual(rows.map((row) => row.msg), ["no stock"], tool);
+}
+assert.ok((await call("logs_tail", { project: shop.id, waitSec: 0 })).cursor);
 await call("sandbox_stop", { id: box });
 const local = ["sandbox_sync", "sandbox_pull"];
 assert.deepEqual(tools.map((tool) => tool.name).filter((name) => !worked.has(name)), local);

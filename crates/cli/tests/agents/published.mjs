@@ -83,6 +83,20 @@ await call("sandbox_publish_version", { service: "api", label: "v1", image: "reg
 assert.equal((await call("sandbox_versions", { service: "api" })).versions.length, 1);
 assert.deepEqual((await call("sandbox_environments", {})).environments, []);
 await call("sandbox_feedback", { task: "a test", usage: "all", problems: "none", suggestions: "none" });
+// What an app logs is found in all three ways.
+const post = async (path, bearer, body) => {
+  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
+  const answer = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+  assert.ok(answer.ok, `${path}: ${answer.status}`);
+  return answer.json();
+};
+const { project: shop, writeKey } = await post("/v1/projects", key, { name: "published" });
+await post("/v1/logs", writeKey, { events: [{ msg: "no stock", level: "error" }] });
+for (const [tool, more] of [["logs_search", { query: "stock" }], ["logs_errors", {}]]) {
+  const { rows } = await call(tool, { project: shop.id, ...more });
+  assert.deepEqual(rows.map((row) => row.msg), ["no stock"], tool);
+}
+assert.ok((await call("logs_tail", { project: shop.id, waitSec: 0 })).cursor);
 await call("sandbox_stop", { id: box });
 assert.deepEqual(names.filter((name) => !worked.has(name)), []);
 await client.close();
