@@ -117,6 +117,17 @@ async def builds(client, box, other):
     assert shown.returncode == 0 and "nothing ran" in shown.stderr, shown
 
 
+async def database_in(client, box, name):
+    # What a status measured in a box is shown for half a minute.
+    async with asyncio.timeout(180):
+        while True:
+            shown = await call(client, "sandbox_status", id=box, fields=["running"])
+            for database in shown["running"]["containers"]:
+                if database["name"] == name:
+                    return database
+            await asyncio.sleep(1)
+
+
 async def redis(client, box):
     done = await run(client, box, "psbx-testdb redis")
     if "no Redis in this box" in done["stderr"]:
@@ -129,12 +140,7 @@ async def redis(client, box):
     # A client that waits has its connection over the freeze.
     waits = talk + "'BLPOP q 0' >&3; head -n 5 <&3"
     waits = await run(client, box, waits, "wait for work", background=True)
-    # A busy machine may not list them within the time that a status takes for it.
-    for _ in range(30):
-        shown = await call(client, "sandbox_status", id=box, fields=["running"])
-        if shown["running"]["containers"]:
-            break
-    database = shown["running"]["containers"][0]
+    database = await database_in(client, box, "redis")
     assert (database["name"], database["status"], database["ports"]) == ("redis", "running", [6379]), database
     assert database["envFile"] == "/work/.sbx/testdb/redis.env", database
     await call(client, "sandbox_freeze", id=box)
@@ -155,12 +161,7 @@ async def postgres(client, box):
     ask = "set -a; . /work/.sbx/testdb/postgres.env; psql -qtA \"$DATABASE_URL\" -c "
     done = await run(client, box, ask + "'create table t as select 42 as x'")
     assert done["exitCode"] == 0, done
-    # A busy machine may not list them within the time that a status takes for it.
-    for _ in range(30):
-        shown = await call(client, "sandbox_status", id=box, fields=["running"])
-        if shown["running"]["containers"]:
-            break
-    database = shown["running"]["containers"][0]
+    database = await database_in(client, box, "postgres")
     assert (database["name"], database["status"], database["ports"]) == ("postgres", "running", [5432]), database
     await call(client, "sandbox_freeze", id=box)
     done = await run(client, box, ask + "'select x from t'")
