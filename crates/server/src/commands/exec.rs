@@ -67,7 +67,11 @@ impl Commands {
         self.0.askers.note(id, &exec_id, caller.agent.as_deref());
         let step = step(&request, &exec_id, began);
         let ready_sec = request.ready_sec.unwrap_or(READY_SEC);
+        let left = request
+            .background
+            .then(|| began_event(&exec_id, label(&request.cmd)));
         let mut done = self.run_in(&call, &answer.view, request, &exec_id).await;
+        let left = left.filter(|_| done.is_ok());
         if let (Ok(begun), Some(when)) = (&mut done, &when) {
             let wait = Duration::from_secs(u64::from(ready_sec));
             match self.up(&call, id, &exec_id, when, wait).await {
@@ -75,12 +79,14 @@ impl Commands {
                 Err(trouble) => done = Err(trouble),
             }
         }
-        match step {
-            Some(mut step) => {
-                step.ending = ending(&done, self.0.clock.now().since(began));
-                call.end_with(step).await;
-            }
-            None => call.end().await,
+        let step = step.map(|step| HistoryStep {
+            ending: ending(&done, self.0.clock.now().since(began)),
+            ..step
+        });
+        match (step, left) {
+            (step, Some(left)) => call.end_leaving(step, left).await,
+            (Some(step), None) => call.end_with(step).await,
+            (None, None) => call.end().await,
         }
         done.map_err(|trouble| trouble.with("execId", exec_id))
     }
@@ -99,7 +105,6 @@ impl Commands {
         let mut env = self.given(view).await?;
         env.extend(request.env);
         let background = request.background;
-        let shown = label(&request.cmd);
         let limit_sec = match (request.timeout_sec, background) {
             (Some(sec), _) => sec,
             (None, true) => 0,
@@ -135,9 +140,6 @@ impl Commands {
                 "an id of its own for each command; this one belongs to another",
             ));
         }
-        if background {
-            self.background_began(id, exec_id, shown).await;
-        }
         let mut done = response(id, exec_id.to_owned(), background, &answer.result);
         if !background && done.exit_code != Some(0) {
             done.end_reason = self.out_of_memory(id, kills_before).await;
@@ -146,10 +148,7 @@ impl Commands {
     }
 
     pub(super) async fn background_began(&self, id: BoxId, exec_id: &str, label: String) {
-        let began = Event::BackgroundBegan {
-            exec: exec_id.into(),
-            label: label.into(),
-        };
+        let began = began_event(exec_id, label);
         if self.0.engine.tell(id, began).await.is_err() {
             tracing::warn!(%id, exec_id, "the server ends; the next one finds the command by itself");
         }
@@ -367,6 +366,14 @@ pub(super) fn said(error: &ConnectError) -> Trouble {
         return Trouble::new(Kind::Busy, text);
     }
     Trouble::internal(&format!("boxd: {:?}: {text}", error.code))
+}
+
+/// A command goes on in the background.
+fn began_event(exec_id: &str, label: String) -> Event {
+    Event::BackgroundBegan {
+        exec: exec_id.into(),
+        label: label.into(),
+    }
 }
 
 /// The step that a command is (rule 11.3), before it ran; `None` for an adapter's housekeeping.

@@ -38,8 +38,8 @@ pub(super) enum Message {
     HungUp(BoxId, Ticket),
     /// The record or the settings change.
     Patch(BoxId, Box<Patch>, Reply),
-    /// A call ends; with what it came to, if that is a step (rule 11.3).
-    Ended(BoxId, CallId, Option<Box<HistoryStep>>),
+    /// A call ends; with what it came to, if that is a step (rule 11.3), and with what begins as it ends.
+    Ended(BoxId, CallId, Option<Box<HistoryStep>>, Option<Box<Event>>),
     /// A step that could not be written yet.
     Step(BoxId, Box<HistoryStep>),
     /// An account changes.

@@ -429,19 +429,25 @@ pub struct CallUnderWay {
 impl CallUnderWay {
     /// Ends the call. That shows once [`Engine::settled`] returns.
     pub async fn end(self) {
-        self.end_as(None).await;
+        self.end_as(None, None).await;
     }
 
     /// The same for a call that is a step of its box (rule 11.3): both are written together.
     pub async fn end_with(self, step: HistoryStep) {
-        self.end_as(Some(Box::new(step))).await;
+        self.end_as(Some(Box::new(step)), None).await;
     }
 
-    async fn end_as(mut self, step: Option<Box<HistoryStep>>) {
+    /// The same for a call that leaves a command running, as `began` says: that holds the box from where the call does not,
+    /// and its end cannot come before the step that says how it began.
+    pub async fn end_leaving(self, step: Option<HistoryStep>, began: Event) {
+        self.end_as(step.map(Box::new), Some(Box::new(began))).await;
+    }
+
+    async fn end_as(mut self, step: Option<Box<HistoryStep>>, began: Option<Box<Event>>) {
         // Nothing is waited for between the counting and the sending, so that neither is done without the other.
         if let Ok(place) = self.inbox.reserve().await {
             self.ends.expect();
-            place.send(Message::Ended(self.id, self.call, step));
+            place.send(Message::Ended(self.id, self.call, step, began));
             self.over = true;
         }
     }

@@ -184,7 +184,7 @@ impl Core {
                 let taken = self.patch(turn, id, *patch);
                 turn.replies.push(Waiting { id, reply, taken });
             }
-            Message::Ended(id, call, step) => {
+            Message::Ended(id, call, step, began) => {
                 turn.ended += 1;
                 let ended = Event::CallEnded { call };
                 turn.again.push(Message::Event(id, ended.clone()));
@@ -192,6 +192,10 @@ impl Core {
                     turn.remember(id, step);
                 }
                 self.step(turn, id, ended);
+                if let Some(began) = began {
+                    turn.again.push(Message::Event(id, (*began).clone()));
+                    self.step(turn, id, *began);
+                }
             }
             Message::Event(id, event) => {
                 turn.again.push(Message::Event(id, event.clone()));
