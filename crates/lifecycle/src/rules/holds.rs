@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::event::Event;
 use crate::forecast::HoldKind;
 use crate::id::BoxId;
 use crate::rules::Rule;
@@ -50,11 +51,32 @@ pub(crate) fn link_source(turn: &mut Turn<'_>, from: BoxId, awake_by_itself: boo
 }
 
 impl Sandbox {
-    /// When it is no longer awake by itself if nothing else happens; `None`: that moment is not known, or will not come.
+    /// What it is to the boxes that it has links to (4.2), and when that is to be asked again; `None`: that moment is not known,
+    /// or will not come. The link of a box that has ended is over, and that end is a use; one that froze goes on to have a link
+    /// that holds nothing, until its connections are closed.
     #[must_use]
-    pub fn awake_by_itself_until(&self) -> Option<Time> {
-        let ready = self.state == State::Ready;
-        ready.then(|| super::idle_freeze::moment(self)).flatten()
+    pub fn as_link_source(&self, now: Time) -> (Event, Option<Time>) {
+        let from = self.id;
+        match self.state {
+            State::Stopping { .. } | State::Terminated { .. } | State::Interrupted { .. } => {
+                (Event::LinkClosed { from }, None)
+            }
+            State::Starting { .. }
+            | State::Ready
+            | State::Freezing { .. }
+            | State::Frozen(_)
+            | State::Thawing { .. }
+            | State::Releasing { .. } => {
+                let awake_by_itself = self.awake_by_itself(now);
+                let until = (self.state == State::Ready).then(|| super::idle_freeze::moment(self));
+                let until = until.flatten().filter(|at| *at > now);
+                let news = Event::LinkSource {
+                    from,
+                    awake_by_itself,
+                };
+                (news, until)
+            }
+        }
     }
 
     /// Whether it is awake for something other than links, so that its own links hold the boxes they lead to (4.2).

@@ -122,7 +122,10 @@ impl Commands {
             tail_bytes: Some(TAIL_BYTES),
             ..boxd::ExecRequest::default()
         };
-        let kills_before = self.memory_kills(id).await;
+        let kills_before = match background {
+            true => None,
+            false => Some(self.memory_kills(id).await),
+        };
         let patience = if background { QUICK } else { limit + SLACK };
         let answer = self
             .ask_daemon(call, id, true, || {
@@ -141,8 +144,8 @@ impl Commands {
             ));
         }
         let mut done = response(id, exec_id.to_owned(), background, &answer.result);
-        if !background && done.exit_code != Some(0) {
-            done.end_reason = self.out_of_memory(id, kills_before).await;
+        if let Some(before) = kills_before.filter(|_| done.exit_code != Some(0)) {
+            done.end_reason = self.out_of_memory(id, before).await;
         }
         Ok(done)
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use icebox_lifecycle::{BoxId, Event, Sandbox, State, Time};
+use icebox_lifecycle::{BoxId, Event, Time};
 
 use super::turn::{Core, Turn};
 use super::views::View;
@@ -71,7 +71,7 @@ impl Core {
             }
             let now = turn.now;
             let (news, look_at) = match self.work(turn, source) {
-                Some(work) => news(&work.sandbox, source, now),
+                Some(work) => work.sandbox.as_link_source(now),
                 None => (Event::LinkClosed { from: source }, None),
             };
             self.links.look_at.extend(look_at.map(|at| (source, at)));
@@ -110,29 +110,5 @@ impl Core {
             }
         };
         link.is_some_and(|link| !known(link.awake_by_itself))
-    }
-}
-
-/// What a box is to those that it has links to, and when that is to be looked at again. The link of one that has ended is
-/// over, and that end is a use; one that froze goes on to have a link that holds nothing, until its connections are closed.
-fn news(sandbox: &Sandbox, source: BoxId, now: Time) -> (Event, Option<Time>) {
-    match sandbox.state {
-        State::Stopping { .. } | State::Terminated { .. } | State::Interrupted { .. } => {
-            (Event::LinkClosed { from: source }, None)
-        }
-        State::Starting { .. }
-        | State::Ready
-        | State::Freezing { .. }
-        | State::Frozen(_)
-        | State::Thawing { .. }
-        | State::Releasing { .. } => {
-            let awake_by_itself = sandbox.awake_by_itself(now);
-            let look_at = sandbox.awake_by_itself_until().filter(|at| *at > now);
-            let news = Event::LinkSource {
-                from: source,
-                awake_by_itself,
-            };
-            (news, look_at)
-        }
     }
 }

@@ -4,8 +4,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 
+use super::transact::transact;
 use super::{Store, StoreError, connect};
 
 /// The tables. Every method blocks on the disk for a moment.
@@ -37,13 +38,6 @@ impl Beside {
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let mut db = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let work = || {
-            // At once: a transaction that begins as a reader could not go on after the engine's next commit.
-            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = write(&tx)?;
-            tx.commit()?;
-            Ok(done)
-        };
-        work().map_err(StoreError::Write)
+        transact(&mut db, write)
     }
 }

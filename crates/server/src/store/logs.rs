@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icebox_lifecycle::Time;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
+use super::transact::transact_as;
 use super::{KeyHash, Store, StoreError, connect, schema};
 use crate::record::AccountId;
 
@@ -359,16 +360,7 @@ impl LogTables {
         durable: bool,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut db = lock(&self.writer);
-        let work = || {
-            let level = if durable { "FULL" } else { "NORMAL" };
-            db.pragma_update(None, "synchronous", level)?;
-            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = write(&tx)?;
-            tx.commit()?;
-            Ok(done)
-        };
-        work().map_err(StoreError::Write)
+        transact_as(&mut lock(&self.writer), durable, write)
     }
 }
 

@@ -18,6 +18,7 @@ mod schema;
 mod secrets;
 mod sessions;
 mod snapshots;
+mod transact;
 mod webhooks;
 
 use std::fs::File;

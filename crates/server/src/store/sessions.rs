@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use icebox_lifecycle::Time;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Transaction, params};
 
+use super::transact::transact;
 use super::{KeyHash, Store, StoreError, connect};
 
 /// What is kept of a session's or a link's secret.
@@ -155,14 +156,7 @@ impl SessionTables {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut db = self.lock();
-        let done = || {
-            let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-            let value = work(&tx)?;
-            tx.commit()?;
-            Ok(value)
-        };
-        done().map_err(StoreError::Write)
+        transact(&mut self.lock(), work)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {

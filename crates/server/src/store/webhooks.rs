@@ -6,10 +6,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icebox_lifecycle::Time;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::hook::{Delivery, Due, Fill, Hook, HookChange, Then, Tried};
 use super::keys::DEFAULT_ACCOUNT;
+use super::transact::transact_as;
 use super::{Store, StoreError, Told, connect};
 use crate::record::AccountId;
 use crate::webhooks::Secret;
@@ -232,17 +233,7 @@ impl Hooks {
         durable: bool,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut db = self.lock();
-        let work = || {
-            let level = if durable { "FULL" } else { "NORMAL" };
-            db.pragma_update(None, "synchronous", level)?;
-            // At once: a transaction that begins as a reader could not go on after the engine's next commit.
-            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = write(&tx)?;
-            tx.commit()?;
-            Ok(done)
-        };
-        work().map_err(StoreError::Write)
+        transact_as(&mut self.lock(), durable, write)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
