@@ -27,6 +27,14 @@ pub(crate) enum Error {
     /// The working directory is missing or something else.
     #[error("cwd {0:?} is not a directory in this box")]
     NoCwd(String),
+    /// The working directory is closed to the user.
+    #[error("the user {user:?} may not enter {cwd:?}; choose another cwd or user")]
+    ClosedCwd {
+        /// The directory.
+        cwd: String,
+        /// The user's name.
+        user: String,
+    },
     /// The program is missing or not executable.
     #[error("no executable program {0:?} in this box")]
     NoProgram(String),
@@ -136,6 +144,7 @@ impl Error {
             Self::BadExecId(_)
             | Self::NoUser(_)
             | Self::NoCwd(_)
+            | Self::ClosedCwd { .. }
             | Self::NoProgram(_)
             | Self::NulByte(_)
             | Self::TooLong { .. }

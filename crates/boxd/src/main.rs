@@ -8,7 +8,6 @@ mod args;
 mod calls;
 mod clock;
 mod error;
-mod exec_as;
 mod files;
 mod follow;
 mod http;
@@ -24,6 +23,7 @@ mod spawn;
 mod starter;
 mod table;
 mod tree;
+mod turned;
 mod users;
 
 use std::collections::BTreeMap;
@@ -53,13 +53,9 @@ const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
-    match words.peek().and_then(|word| word.to_str()) {
-        Some("exec-as") => return exec_as::run(words.skip(1)),
-        Some("--version") => {
-            println!("boxd {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
-        }
-        Some(_) | None => {}
+    if words.peek().is_some_and(|word| word == "--version") {
+        println!("boxd {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
     }
     let args = match args::parse(words) {
         Ok(args) => args,

@@ -1,8 +1,8 @@
 //! Starting a process: pipes or a pseudo terminal, a session of its own, default signals, no leaked descriptors.
 //!
 //! Uses `posix_spawn`, which shares boxd's memory with the child until it execs and so costs nothing for boxd's size.
-//! It cannot change users, so another user's process goes through boxd itself: `boxd exec-as` drops to the user and
-//! becomes the program. Reaping and output are not done here.
+//! It cannot change users, so this thread is the user meanwhile, and the child gets its credentials. Reaping and output
+//! are not done here.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -16,9 +16,7 @@ use rustix::termios::Winsize;
 
 use crate::error::Error;
 use crate::launch::Launch;
-
-/// boxd's own program; in the child of `posix_spawn` it still names boxd.
-const SELF: &CStr = c"/proc/self/exe";
+use crate::turned::Turned;
 
 /// How a process talks to boxd.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +52,6 @@ pub(crate) enum Ends {
 
 /// Starts `launch` as the leader of a new session. Blocks until it has execed, well under a millisecond.
 pub(crate) fn spawn(launch: &Launch, wiring: Wiring) -> Result<Started, Error> {
-    let (program, args) = program_and_args(launch);
     let failed = |source| Error::Spawn {
         program: launch.program.to_string_lossy().into_owned(),
         source,
@@ -67,23 +64,25 @@ pub(crate) fn spawn(launch: &Launch, wiring: Wiring) -> Result<Started, Error> {
     }
     .map_err(Error::Plumbing)?;
     actions.close_from(3).map_err(failed)?;
-    let pid = actions.run(&program, &args, &launch.env).map_err(failed)?;
+    let _turns_back = become_user(launch)?;
+    let pid = actions.run(launch).map_err(failed)?;
     Ok(Started { pid, ends })
 }
 
-/// Root's processes start directly, others through `exec-as`.
-fn program_and_args(launch: &Launch) -> (CString, Vec<CString>) {
+/// Becomes the user of `launch` where that is not root, and makes sure that the user may be where it starts.
+fn become_user(launch: &Launch) -> Result<Option<Turned>, Error> {
     let user = &launch.user;
     if user.uid == 0 {
-        return (launch.program.clone(), launch.args.clone());
+        return Ok(None);
     }
-    let groups: Vec<String> = user.groups.iter().map(u32::to_string).collect();
-    let ids = [user.uid.to_string(), user.gid.to_string(), groups.join(",")];
-    let mut args = vec![CString::from(c"boxd"), CString::from(c"exec-as")];
-    args.extend(ids.into_iter().filter_map(|id| CString::new(id).ok()));
-    args.push(launch.program.clone());
-    args.extend(launch.args.iter().cloned());
-    (SELF.to_owned(), args)
+    let turned = Turned::for_programs(user).map_err(Error::ActAs)?;
+    if rustix::fs::access(&launch.cwd, rustix::fs::Access::EXEC_OK).is_err() {
+        return Err(Error::ClosedCwd {
+            cwd: launch.cwd.to_string_lossy().into_owned(),
+            user: user.name.clone(),
+        });
+    }
+    Ok(Some(turned))
 }
 
 /// Pipes, and the child's ends, which must stay open until the child has its copies.
@@ -168,17 +167,17 @@ impl Actions {
         check(unsafe { libc::posix_spawn_file_actions_addclosefrom_np(&raw mut *self.0, fd) })
     }
 
-    fn run(&self, program: &CStr, args: &[CString], env: &[CString]) -> io::Result<i32> {
+    fn run(&self, launch: &Launch) -> io::Result<i32> {
         let attributes = Attributes::new()?;
-        let args = pointers(args);
-        let env = pointers(env);
+        let args = pointers(&launch.args);
+        let env = pointers(&launch.env);
         let mut pid = 0;
         // SAFETY: all structures are initialised; both arrays end in a null pointer and outlive the call, as do the
         // strings they point to.
         check(unsafe {
             libc::posix_spawn(
                 &raw mut pid,
-                program.as_ptr(),
+                launch.program.as_ptr(),
                 &raw const *self.0,
                 &raw const attributes.0,
                 args.as_ptr(),

@@ -70,8 +70,8 @@ pub enum State {
         op: OpId,
         /// What ended it.
         end: End,
-        /// The copy that a rule's stop keeps (6.5).
-        keep: Option<Frozen>,
+        /// The copy that a rule's stop keeps (6.5). Rare, so that it takes no room in all other boxes.
+        keep: Option<Box<Frozen>>,
         /// Failed tries so far (6.11).
         failures: u16,
         /// No try before this moment.
@@ -84,7 +84,7 @@ pub enum State {
         /// What ended it.
         end: End,
         /// What is left to restore it from.
-        kept: Option<Kept>,
+        kept: Option<Box<Kept>>,
     },
     /// Its processes are gone though nobody stopped it (2.2). Files are kept until `files_until`.
     Interrupted {

@@ -280,7 +280,7 @@ impl<'a> Turn<'a> {
         self.go(State::Stopping {
             op,
             end,
-            keep: Some(keep),
+            keep: Some(Box::new(keep)),
             failures: 0,
             retry_at: None,
         });
@@ -291,13 +291,16 @@ impl<'a> Turn<'a> {
     pub(crate) fn terminated(&mut self, end: End, keep: Option<Frozen>) {
         self.sb.retry = None;
         self.sb.holds.phones = 0;
-        let kept = keep.map(|frozen| Kept {
-            frozen: Frozen {
-                resident: false,
-                ..frozen
-            },
-            until: self.now + self.sb.policy.restorable_ms,
-            dropping: None,
+        let until = self.now + self.sb.policy.restorable_ms;
+        let kept = keep.map(|frozen| {
+            Box::new(Kept {
+                frozen: Frozen {
+                    resident: false,
+                    ..frozen
+                },
+                until,
+                dropping: None,
+            })
         });
         self.sb.kept_until = kept.as_ref().map(|kept| kept.until);
         self.go(State::Terminated {

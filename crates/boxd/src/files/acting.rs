@@ -1,22 +1,17 @@
 //! Acting on files as another user.
 //!
-//! Owns the change of a thread's user and the way back. A file call runs on one of the runtime's helper threads, and
-//! Linux keeps credentials by thread: the helper takes on the user's effective user, group and supplementary groups,
-//! does its work, and turns back into root. The kernel then checks and owns everything as for a process of that user:
-//! it drops the effective capabilities by itself when the effective user stops being root. Real and saved user stay
-//! root, so that no process of the user can signal or trace the thread, and so that the way back is open. Only opening,
-//! making, renaming and removing are done this way; reading and writing need no credentials once a file is open.
+//! A file call runs on one of the runtime's helper threads, which takes on the user's effective user, group and
+//! supplementary groups, does its work, and turns back into root. The kernel then checks and owns everything as for a
+//! process of that user. Only opening, making, renaming and removing are done this way; reading and writing need no
+//! credentials once a file is open.
 
 use std::io;
 
-use rustix::process::getgroups;
-use rustix::thread::{
-    CapabilitySet, Gid, Uid, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid,
-    set_thread_res_uid,
-};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::error::Error;
 use crate::settings::Settings;
+use crate::turned::Turned;
 use crate::users::User;
 
 /// What root may do with files of others.
@@ -56,7 +51,10 @@ impl Acting {
         if self.user.uid == 0 {
             return work();
         }
-        let _turns_back = Turned::into_user(self).map_err(Error::ActAs)?;
+        let _turns_back = Turned::for_files(&self.user).map_err(Error::ActAs)?;
+        if self.as_root {
+            take_roots_rights().map_err(Error::ActAs)?;
+        }
         work()
     }
 
@@ -71,44 +69,10 @@ impl Acting {
     }
 }
 
-/// A thread that is someone else until this is dropped.
-struct Turned {
-    groups: Vec<Gid>,
-}
-
-impl Turned {
-    fn into_user(acting: &Acting) -> io::Result<Self> {
-        let user = &acting.user;
-        let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
-        let turned = Self {
-            groups: getgroups()?,
-        };
-        // Groups first: once the user has changed, the right to change them is gone.
-        set_thread_groups(&groups)?;
-        set_thread_res_gid(None, Gid::from_raw(user.gid), None)?;
-        set_thread_res_uid(None, Uid::from_raw(user.uid), None)?;
-        if acting.as_root {
-            let mut sets = capabilities(None)?;
-            sets.effective = sets.permitted & ROOTS_RIGHTS;
-            set_capabilities(None, sets)?;
-        }
-        Ok(turned)
-    }
-
-    fn turn_back(&self) -> io::Result<()> {
-        set_thread_res_uid(None, Uid::ROOT, None)?;
-        set_thread_res_gid(None, Gid::ROOT, None)?;
-        set_thread_groups(&self.groups)?;
-        Ok(())
-    }
-}
-
-impl Drop for Turned {
-    fn drop(&mut self) {
-        if let Err(error) = self.turn_back() {
-            // Other work would be done as the wrong user from here on.
-            eprintln!("boxd: cannot become root again: {error}");
-            std::process::abort();
-        }
-    }
+/// For this thread, until it turns back into root, who has them anyway.
+fn take_roots_rights() -> io::Result<()> {
+    let mut sets = capabilities(None)?;
+    sets.effective = sets.permitted & ROOTS_RIGHTS;
+    set_capabilities(None, sets)?;
+    Ok(())
 }

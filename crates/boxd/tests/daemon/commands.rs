@@ -107,6 +107,47 @@ async fn another_user_is_that_user_in_all_its_groups() {
         Some(0),
         "daemon must not write to /etc"
     );
+    // Nothing is left of root: no saved id, no capability.
+    let request = ExecRequest {
+        user: "daemon".to_owned(),
+        ..line("grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|CapAmb):' /proc/self/status | tr '\\t' ' '")
+    };
+    let result = boxd.exec(request).await.result.unwrap();
+    let lines: Vec<_> = text(&result.stdout_tail).lines().map(str::trim).collect();
+    let none = "0000000000000000";
+    assert_eq!(
+        lines,
+        [
+            "Uid: 1 1 1 1",
+            "Gid: 1 1 1 1",
+            "Groups: 1",
+            &format!("CapPrm: {none}"),
+            &format!("CapEff: {none}"),
+            &format!("CapAmb: {none}"),
+        ]
+    );
+    // Nor is anything of the user left in boxd.
+    let result = boxd
+        .exec(line("id -u; id -ru; id -G"))
+        .await
+        .result
+        .unwrap();
+    let lines: Vec<_> = text(&result.stdout_tail).lines().collect();
+    assert_eq!(lines[..2], ["0", "0"]);
+    assert!(lines[2].starts_with('0'), "{}", lines[2]);
+    let request = ExecRequest {
+        user: "daemon".to_owned(),
+        cwd: "/root".to_owned(),
+        ..line("true")
+    };
+    let error = within(boxd.own().exec(request))
+        .await
+        .expect_err("closed to daemon");
+    let says = error.message.unwrap_or_default();
+    assert!(
+        says.contains("\"daemon\" may not enter \"/root\""),
+        "{says}"
+    );
     let request = ExecRequest {
         user: "nobody-here".to_owned(),
         ..line("true")

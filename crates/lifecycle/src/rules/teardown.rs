@@ -89,7 +89,7 @@ pub(crate) fn destroyed(turn: &mut Turn<'_>, outcome: Outcome) {
     match (&mut turn.sb.state, reason) {
         (State::Stopping { end, keep, .. }, None) => {
             let (end, keep) = (end.clone(), keep.take());
-            turn.terminated(end, keep);
+            turn.terminated(end, keep.map(|keep| *keep));
         }
         (
             State::Stopping {

@@ -135,18 +135,18 @@ fn states() -> Vec<State> {
         State::Stopping {
             op,
             end: End::StartFailed("s".into()),
-            keep: Some(frozen.clone()),
+            keep: Some(Box::new(frozen.clone())),
             failures: 2,
             retry_at: Some(Time(6)),
         },
         State::Terminated {
             at: Time(7),
             end: End::Interrupted("i".into()),
-            kept: Some(Kept {
+            kept: Some(Box::new(Kept {
                 frozen,
                 until: Time(8),
                 dropping: Some(op),
-            }),
+            })),
         },
         State::Interrupted {
             at: Time(9),

@@ -11,7 +11,7 @@ use super::{Figure, Target, progress};
 use crate::harness::Instance;
 use crate::sdks;
 
-const PROGRAM: &str = "src/bench/e2b.py";
+const PROGRAM: &str = "src/bench/e2b_sdk.py";
 /// How often a box is started.
 const ROUNDS: u32 = 21;
 /// What is written, and read again: 64 MiB, and how fast at least.

@@ -159,14 +159,14 @@ impl From<&State> for StateRow {
             } => Self::Stopping {
                 op: op.0,
                 end: end.into(),
-                keep: keep.as_ref().map(Into::into),
+                keep: keep.as_deref().map(Into::into),
                 failures: *failures,
                 retry_at: retry_at.map(|at| at.0),
             },
             State::Terminated { at, end, kept } => Self::Terminated {
                 at: at.0,
                 end: end.into(),
-                kept: kept.as_ref().map(Into::into),
+                kept: kept.as_deref().map(Into::into),
             },
             State::Interrupted {
                 at,
@@ -231,14 +231,14 @@ impl From<StateRow> for State {
             } => Self::Stopping {
                 op: OpId(op),
                 end: end.into(),
-                keep: keep.map(Into::into),
+                keep: keep.map(|keep| Box::new(keep.into())),
                 failures,
                 retry_at: retry_at.map(Time),
             },
             StateRow::Terminated { at, end, kept } => Self::Terminated {
                 at: Time(at),
                 end: end.into(),
-                kept: kept.map(Into::into),
+                kept: kept.map(|kept| Box::new(kept.into())),
             },
             StateRow::Interrupted {
                 at,
