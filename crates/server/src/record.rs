@@ -19,10 +19,10 @@ pub struct Record {
     pub account: AccountId,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// What it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goal: Option<String>,
+    pub goal: Option<Box<str>>,
     /// The image it starts from; boxes of the same may share its name.
     #[serde(with = "text")]
     pub image: Arc<str>,
@@ -45,7 +45,7 @@ pub struct Record {
     pub egress: Egress,
     /// What links to it are signed with; a new one makes the old links worthless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_secret: Option<String>,
+    pub link_secret: Option<Box<str>>,
     /// What an E2B client said of it, if one made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2b: Option<Box<E2b>>,

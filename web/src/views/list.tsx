@@ -75,7 +75,7 @@ export function List() {
 					))}
 				</div>
 			</div>
-			{ready.value.length > 0 && <Section id="ready" title={w.readyForYou} boxes={ready.value} />}
+			<Section id="ready" title={w.readyForYou} boxes={ready.value} empty={w.noneReady} />
 			<Section id="testing" title={w.aiTesting} boxes={testing.value} empty={w.noTesting} />
 			<Section id="all" title={w.all} boxes={active.value} empty={search.value ? w.noMatch : w.noBoxes} />
 			<Section id="stopped" title={w.stopped} boxes={stopped.value} empty={search.value ? w.noMatch : w.noStopped} />

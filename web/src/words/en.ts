@@ -43,6 +43,7 @@ export const en = {
 
 	// The list.
 	readyForYou: 'Ready for you',
+	noneReady: 'Nothing waits for you.',
 	aiTesting: 'AI is testing',
 	all: 'All sandboxes',
 	stopped: 'Stopped (last 7 days)',

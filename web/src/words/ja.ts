@@ -19,6 +19,8 @@ const REASONS: [RegExp, (...parts: string[]) => string][] = [
 	[/^it was asked for$/, () => '作成の依頼がありました'],
 	[/^it started$/, () => '起動が終わりました'],
 	[/^it is frozen$/, () => '凍結が終わりました'],
+	[/^everything of it is removed$/, () => 'すべて片付きました'],
+	[/^its memory is given back, its copy is kept for a while$/, () => 'メモリを解放し、コピーはしばらく残します'],
 	[/^it is awake$/, () => '起きました'],
 	[/^nothing keeps it awake, last used (.+) ago$/, (time = '') => `起こしておくものがなく、最後の使用から ${duration(time)}`],
 	[/^it was needed while it was being frozen: it runs on$/, () => '凍結中に必要になったため、そのまま動きます'],
@@ -75,6 +77,7 @@ export const ja: Words = {
 	perHour: (cost) => `現在 1 時間あたり ${cost}`,
 
 	readyForYou: '確認待ち',
+	noneReady: '確認を待っているものはありません。',
 	aiTesting: 'AI がテスト中',
 	all: 'すべて',
 	stopped: '停止済み（過去 7 日）',

@@ -89,6 +89,14 @@ pub(crate) fn destroyed(turn: &mut Turn<'_>, outcome: Outcome) {
     match (&mut turn.sb.state, reason) {
         (State::Stopping { end, keep, .. }, None) => {
             let (end, keep) = (end.clone(), keep.take());
+            if keep.is_some() {
+                turn.because(
+                    restore::RULE.number,
+                    "its memory is given back, its copy is kept for a while",
+                );
+            } else {
+                turn.because(RULE.number, "everything of it is removed");
+            }
             turn.terminated(end, keep.map(|keep| *keep));
         }
         (

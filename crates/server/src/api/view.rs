@@ -153,9 +153,9 @@ impl App {
         rest::BoxView {
             id: view.id().to_string(),
             status: status(sandbox.status()),
-            name: record.name.clone(),
+            name: record.name.as_deref().map(str::to_owned),
             // Rule 11.2: absent when none was given.
-            goal: record.goal.clone(),
+            goal: record.goal.as_deref().map(str::to_owned),
             created_at: timestamp(sandbox.created_at),
             last_used_at: timestamp(sandbox.last_use),
             status_reason: match &waits_for_room {

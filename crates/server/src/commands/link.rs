@@ -61,7 +61,7 @@ impl Commands {
         };
         let id = view.id();
         let secret = match &view.record.link_secret {
-            Some(secret) => secret.clone(),
+            Some(secret) => secret.to_string(),
             None => self.new_secret(id, false).await?,
         };
         let end = now + i64::from(sec) * SEC;
@@ -88,6 +88,7 @@ impl Commands {
         };
         let answer = self.0.engine.patch(id, patch).await;
         let answer = answer.map_err(|error| ask(error, id))?;
-        Ok(answer.view.record.link_secret.clone().unwrap_or(secret))
+        let given = answer.view.record.link_secret.as_deref();
+        Ok(given.map_or(secret, str::to_owned))
     }
 }

@@ -113,8 +113,8 @@ impl Commands {
         let snapshot = self.save(new).await?;
         let forks = (1..=count).map(|number| {
             let name = match &name {
-                Some(name) if count > 1 => Some(format!("{name} {number}")),
-                Some(name) => Some(name.clone()),
+                Some(name) if count > 1 => Some(format!("{name} {number}").into()),
+                Some(name) => Some(name.as_str().into()),
                 None => snapshot.record.name.clone(),
             };
             let record = Record {

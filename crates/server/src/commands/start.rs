@@ -86,8 +86,8 @@ impl Commands {
         let services = self.new_services(caller, request.services, external)?;
         let mut record = Record {
             account: caller.account,
-            name: request.name,
-            goal: request.goal,
+            name: request.name.map(Into::into),
+            goal: request.goal.map(Into::into),
             image: check::image(request.image)?.into(),
             size: check::size(request.size.as_ref(), limits, &host)?,
             env: request.env.into(),

@@ -34,10 +34,10 @@ impl Core {
         let work = self.work(turn, id).ok_or(AskError::NotFound)?;
         let mut record = (*work.record).clone();
         if let Some(name) = patch.name {
-            record.name = name;
+            record.name = name.map(Into::into);
         }
         if let Some(goal) = patch.goal {
-            record.goal = goal;
+            record.goal = goal.map(Into::into);
         }
         if let Some((egress, hears)) = egress {
             record.egress = egress;
@@ -52,7 +52,7 @@ impl Core {
         if let Some((secret, instead)) = patch.link_secret
             && (instead || record.link_secret.is_none())
         {
-            record.link_secret = Some(secret);
+            record.link_secret = Some(secret.into());
         }
         if let Some(change) = patch.wiring {
             change(&mut record);

@@ -188,13 +188,13 @@ impl Work {
     }
 
     fn step(&self, kind: &'static str, at: Time) -> HistoryStep {
-        let named = self.record.goal.as_ref().or(self.record.name.as_ref());
+        let named = self.record.goal.as_deref().or(self.record.name.as_deref());
         let image = || format!("image {}", self.record.image);
         HistoryStep {
             at,
             exec: None,
             kind,
-            summary: cut(&named.cloned().unwrap_or_else(image), SUMMARY_LEN),
+            summary: cut(&named.map_or_else(image, str::to_owned), SUMMARY_LEN),
             note: None,
             detail: None,
             target: None,

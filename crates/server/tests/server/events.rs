@@ -63,7 +63,7 @@ async fn every_change_is_told_in_order_with_its_rule() {
         ("freezing", "2.1"),
         ("frozen", "4.9"),
         ("stopping", "6.6"),
-        ("terminated", "2.1"),
+        ("terminated", "6.11"),
     ];
     assert_eq!(of(&told, id), kinds, "{told:#?}");
     for two in told.windows(2) {

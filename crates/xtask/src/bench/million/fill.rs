@@ -119,10 +119,10 @@ fn record(n: i64) -> Record {
     let some = |every: i64| n % every == 0;
     let mut record = Record {
         account: ACCOUNT,
-        name: some(2).then(|| format!("checkout {n}")),
-        goal: Some(format!(
-            "Fix the flaky test number {n} in the checkout and open a review"
-        )),
+        name: some(2).then(|| format!("checkout {n}").into()),
+        goal: Some(
+            format!("Fix the flaky test number {n} in the checkout and open a review").into(),
+        ),
         image: "host".into(),
         size: Size {
             milli_cpus: 2_000,
