@@ -10,6 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -29,7 +30,7 @@ pub const OUTPUT_OFFSET_HEADER: &str = "x-icebox-offset";
 pub const OUTPUT_GAP_HEADER: &str = "x-icebox-gap";
 
 /// Body of `POST /v1/boxes`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StartRequest {
     /// What the box is for; at most 500 characters.
@@ -92,7 +93,7 @@ pub struct StartRequest {
 }
 
 /// A size that is asked for; absent parts take the server's defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SizeRequest {
     /// CPUs; parts of one are allowed (`0.5`).
@@ -107,7 +108,7 @@ pub struct SizeRequest {
 }
 
 /// A named port of a box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceRequest {
     /// The name its URL begins with, and by which programs in the box reach it.
@@ -129,7 +130,7 @@ pub struct ServiceRequest {
 }
 
 /// `policy` in a request: the name of a preset, or fields to change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PolicyRequest {
     /// `agent`, `router` or `task`.
@@ -139,7 +140,7 @@ pub enum PolicyRequest {
 }
 
 /// Single fields of a policy. `null` means "never" or "none" where that is possible.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PolicyFields {
     /// The preset that the other fields start from.
@@ -175,7 +176,7 @@ pub struct PolicyFields {
 }
 
 /// What a freeze keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keeps {
     /// Files only.
@@ -185,7 +186,7 @@ pub enum Keeps {
 }
 
 /// What happens at the end of a lifetime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AtEnd {
     /// The box is destroyed.
@@ -195,7 +196,7 @@ pub enum AtEnd {
 }
 
 /// Body of `PATCH /v1/boxes/{id}`; an absent field stays, `null` clears it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PatchRequest {
     /// A name for people; at most 60 characters.
@@ -222,7 +223,7 @@ pub struct PatchRequest {
 }
 
 /// Body of `POST /v1/boxes/{id}/wake`; may be left out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WakeRequest {
     /// Give the memory up and start the programs anew on the files (rule 5.7).
@@ -234,7 +235,7 @@ pub struct WakeRequest {
 }
 
 /// Body of `POST /v1/boxes/{id}/exec`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecRequest {
     /// The command, for bash.
@@ -278,7 +279,7 @@ pub struct ExecRequest {
 }
 
 /// Answer to an exec. For a background command only `execId` and `bgId` are there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecResponse {
     /// Names the command in `procs` and output calls.
@@ -322,7 +323,7 @@ pub struct ExecResponse {
 }
 
 /// Answer of `GET /v1/boxes`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListResponse {
     /// The boxes, most recently used first.
@@ -332,6 +333,7 @@ pub struct ListResponse {
     pub next_cursor: Option<String>,
     /// The server's time as it answered, so that readers can say how far off a moment is; absent on servers that do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub at: Option<Timestamp>,
     /// The host's places for boxes that are up; absent on servers that do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -342,7 +344,7 @@ pub struct ListResponse {
 }
 
 /// `{"error", "code", …}`: every answer that is not a success.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// A sentence a person can act on.
     pub error: String,
@@ -354,7 +356,7 @@ pub struct ErrorBody {
 }
 
 /// Body of `POST /v1/test/clock`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AdvanceRequest {
     /// How far to move the server's time forward, in seconds.
@@ -362,14 +364,15 @@ pub struct AdvanceRequest {
 }
 
 /// Answer of both `/v1/test/clock` calls.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockResponse {
     /// The server's time.
+    #[schemars(with = "Moment")]
     pub now: Timestamp,
 }
 
 /// Answer of `GET /v1/host`: what the host can do, and what is on it that no record names.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostView {
     /// The server's version.
@@ -400,7 +403,7 @@ pub struct HostView {
 }
 
 /// Answer of the two `/v1/agents/…` calls.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OkResponse {
     /// Always true.
     pub ok: bool,
@@ -415,6 +418,7 @@ mod keep;
 mod link;
 mod logs;
 mod procs;
+mod schema;
 mod session;
 mod snapshot;
 mod view;
@@ -429,6 +433,7 @@ pub use keep::*;
 pub use link::*;
 pub use logs::*;
 pub use procs::*;
+use schema::Moment;
 pub use session::*;
 pub use snapshot::*;
 pub use view::*;

@@ -1,5 +1,5 @@
-//! E2B's published packages, in the versions that are pinned in `tests/e2b`, installed below `target/`, once for each list
-//! of versions.
+//! Published packages for tests, E2B's above all, in the versions that are pinned below `tests/`, installed below `target/`,
+//! once for each list of versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-/// The folder of our own programs for them.
+/// The folder of lists, and of our own programs.
+#[must_use]
+pub fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// The folder of our own programs for E2B's.
 #[must_use]
 pub fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2b")
+    tests().join("e2b")
 }
 
 /// Runs a command to its good end, and shows what it says.
@@ -33,10 +39,11 @@ pub fn said(command: &mut Command) -> anyhow::Result<String> {
     Ok(said)
 }
 
-/// A Python with the SDK of `<pins>.txt` in it.
+/// A Python with the packages of a list in it.
 pub fn python(pins: &str) -> anyhow::Result<PathBuf> {
-    let place = place(&format!("python-{pins}"))?;
-    let pins = programs().join("python").join(format!("{pins}.txt"));
+    let pins = tests().join(pins);
+    let name = pins.file_stem().context("no name")?.to_string_lossy();
+    let place = place(&format!("python-{name}"))?;
     let python = place.join("venv/bin/python");
     install(&place, &pins, || {
         run(Command::new("python3")

@@ -58,8 +58,13 @@ fn instance(name: &str) -> Instance {
     Instance::new(&format!("e2b-{name}"), true).expect("a data folder")
 }
 
+/// The list with one of the SDK's versions.
+fn list(pins: &str) -> String {
+    format!("e2b/python/{pins}.txt")
+}
+
 fn with_python(pins: &str, runs: &[(&str, &str)]) {
-    let python = python(pins).expect("the Python SDK");
+    let python = python(&list(pins)).expect("the Python SDK");
     let name = format!("py-{pins}-{}", runs[0].0.trim_end_matches(".py"));
     against(instance(&name), |_, run| {
         runs.iter().try_for_each(|(program, parts)| {
@@ -140,7 +145,7 @@ fn box_e2b_command_line() {
 /// With the certificates of the server's own authority, which the clients trust by the variables that they have for that.
 #[test]
 fn box_e2b_over_tls() {
-    let (old, new) = (python("old"), python("new"));
+    let (old, new) = (python(&list("old")), python(&list("new")));
     let pythons = [old.expect("the Python SDK"), new.expect("the Python SDK")];
     node_modules("node").expect("the JavaScript SDKs");
     let resolver = programs().join("node/resolve.mjs");

@@ -23,7 +23,7 @@ use crate::settings::KEY_FILE;
 /// It keeps everything in one folder and listens on one address. The first start writes an admin key into the folder.
 /// Started at a terminal, it prints a link that opens the dashboard, signed in, once and within ten minutes.
 /// On SIGTERM or Ctrl-C it ends in good order: boxes stay as they are, running ones run on, and the next start takes them
-/// over. Boxes need root.
+/// over. Boxes need root. `GET /openapi.json` describes the API.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

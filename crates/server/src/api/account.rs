@@ -2,16 +2,16 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use icebox_wire::rest::{
     AccountView, AccountsResponse, CreditsRequest, KeyView, KeysResponse, NewAccountRequest,
-    OkResponse, RevokeKeyRequest,
+    NewKeyResponse, OkResponse, RevokeKeyRequest,
 };
 
+use super::App;
 use super::boxes::Nothing;
 use super::input::Body;
+use super::operations::Created;
 use super::who::Admin;
-use super::{App, error};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble, key_id};
 
@@ -38,9 +38,9 @@ pub(super) async fn make(
     State(app): State<App>,
     _: Admin,
     Body(request): Body<NewAccountRequest>,
-) -> Result<Response, Trouble> {
-    let made = app.commands.new_account(&app.keys, &request).await?;
-    Ok((error::CREATED, Json(made)).into_response())
+) -> Result<Created<NewKeyResponse>, Trouble> {
+    let made = app.commands.new_account(&app.keys, &request);
+    made.await.map(Created)
 }
 
 pub(super) async fn add_key(
@@ -48,9 +48,9 @@ pub(super) async fn add_key(
     _: Admin,
     Path(name): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Response, Trouble> {
-    let made = app.commands.new_key(&app.keys, &name).await?;
-    Ok((error::CREATED, Json(made)).into_response())
+) -> Result<Created<NewKeyResponse>, Trouble> {
+    let made = app.commands.new_key(&app.keys, &name);
+    made.await.map(Created)
 }
 
 pub(super) async fn keys(

@@ -2,12 +2,13 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{BoxView, ListResponse, PatchRequest, StartRequest, WakeRequest};
 
 use super::input::{Body, Params};
-use super::{App, capacity, error, view};
+use super::operations::{Created, Either, Param, Query};
+use super::view::SomeFields;
+use super::{App, capacity};
 use crate::commands::check::unfit;
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
@@ -16,24 +17,48 @@ use crate::engine::Cursor;
 const LIST_LIMIT: u64 = 100;
 const LIST_LIMIT_MAX: u64 = 1_000;
 
+/// What a list is asked.
+pub(super) struct Listing;
+
+impl Query for Listing {
+    const PARAMS: &'static [Param] = &[
+        Param::flag("all", "Also boxes that were stopped in the last 7 days."),
+        Param::number(
+            "limit",
+            1,
+            LIST_LIMIT_MAX,
+            "How many at most; 100 when absent.",
+        ),
+        Param::text("cursor", "The `nextCursor` of the page before."),
+    ];
+}
+
+/// What a look at one box is asked.
+pub(super) struct Fields;
+
+impl Query for Fields {
+    const PARAMS: &'static [Param] = &[Param::text(
+        "fields",
+        "Only these fields, separated by commas; `id` and `status` come anyway. Those that no box has are named in `unknownFields`.",
+    )];
+}
+
 pub(super) async fn start(
     State(app): State<App>,
     caller: Caller,
     Body(request): Body<StartRequest>,
-) -> Result<Response, Trouble> {
+) -> Result<Created<BoxView>, Trouble> {
     let view = app.commands.start(&caller, request).await?;
-    let shown = app.describe(&caller, &view).await?;
-    Ok((error::CREATED, Json(shown)).into_response())
+    app.describe(&caller, &view).await.map(Created)
 }
 
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    params: Params<Listing>,
 ) -> Result<Json<ListResponse>, Trouble> {
-    let params = params.only(&["all", "limit", "cursor"])?;
     let all = params.flag("all")?;
-    let limit = params.number("limit", 1..=LIST_LIMIT_MAX)?;
+    let limit = params.number("limit")?;
     let limit = usize::try_from(limit.unwrap_or(LIST_LIMIT)).unwrap_or(usize::MAX);
     let after = params.get("cursor").map(read_cursor).transpose()?;
     app.commands.engine().settled().await;
@@ -67,14 +92,13 @@ pub(super) async fn status(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    params: Params,
-) -> Result<Response, Trouble> {
-    let params = params.only(&["fields"])?;
+    params: Params<Fields>,
+) -> Result<Either<Json<BoxView>, Json<SomeFields>>, Trouble> {
     let found = app.commands.look(&caller, &id).await?;
     let shown = app.look(&caller, &found, params.get("fields")).await?;
     Ok(match params.get("fields") {
-        Some(fields) => Json(view::only(shown, fields)?).into_response(),
-        None => Json(shown).into_response(),
+        Some(fields) => Either::Other(Json(SomeFields::of(shown, fields)?)),
+        None => Either::One(Json(shown)),
     })
 }
 
@@ -119,6 +143,6 @@ pub(super) async fn patch(
 }
 
 /// A body without fields.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}

@@ -16,6 +16,7 @@ use icebox_wire::rest::{LogBatch, LogsTaken};
 use sha2::{Digest as _, Sha256};
 
 use super::input::{Params, parse, read_whole};
+use super::operations::{Answer, Answers, Like, Param, Query};
 use super::{App, error};
 use crate::commands::{Kind, Trouble};
 use crate::logs::{BODY_LIMIT, COLLECTOR, Sender};
@@ -32,6 +33,26 @@ static TAG: LazyLock<String> = LazyLock::new(|| {
     let hex: Vec<String> = first.map(|byte| format!("{byte:02x}")).collect();
     format!("\"{}\"", hex.concat())
 });
+
+/// What may be in the query of what apps send.
+pub(super) struct WithKey;
+
+impl Query for WithKey {
+    const PARAMS: &'static [Param] = &[Param::text(
+        "key",
+        "The write key, unless it is in `Authorization` or in the body.",
+    )];
+}
+
+/// The answer to a page that asks whether it may send.
+pub(super) struct Preflight;
+
+impl Answers for Preflight {
+    fn forms() -> Vec<Answer> {
+        let about = "The page may send if the headers for that are there.";
+        vec![Answer::nothing(error::NO_CONTENT.as_u16()).about(about)]
+    }
+}
 
 /// The collector, for any page.
 pub(super) async fn script(headers: HeaderMap) -> Response {
@@ -66,10 +87,10 @@ pub(super) async fn script(headers: HeaderMap) -> Response {
 /// A page asks whether it may send something that is not plain text.
 pub(super) async fn preflight(
     State(app): State<App>,
-    params: Params,
+    params: Params<WithKey>,
     headers: HeaderMap,
-) -> Response {
-    let sender = sender(&headers, &params);
+) -> Like<Preflight> {
+    let sender = sender(&headers, Some(&params));
     let mut response = error::NO_CONTENT.into_response();
     if app.logs.may_see(&sender) {
         let set = [
@@ -84,32 +105,29 @@ pub(super) async fn preflight(
         }
         for_page(&mut response, &headers);
     }
-    response
+    Like::new(response)
 }
 
 /// Takes a batch in, whatever the sender calls its type: pages that close can send plain text only.
 pub(super) async fn take(
     State(app): State<App>,
-    params: Params,
+    params: Result<Params<WithKey>, Trouble>,
     headers: HeaderMap,
     request: Request,
-) -> Response {
-    let mut sender = sender(&headers, &params);
-    let taken = taken(&app, params, &mut sender, request.into_body()).await;
+) -> Like<Json<LogsTaken>> {
+    let mut sender = sender(&headers, params.as_ref().ok());
+    let taken = match params {
+        Ok(_) => taken(&app, &mut sender, request.into_body()).await,
+        Err(trouble) => Err(trouble),
+    };
     let mut response = taken.map(Json).into_response();
     if app.logs.may_see(&sender) {
         for_page(&mut response, &headers);
     }
-    response
+    Like::new(response)
 }
 
-async fn taken(
-    app: &App,
-    params: Params,
-    sender: &mut Sender,
-    body: body::Body,
-) -> Result<LogsTaken, Trouble> {
-    params.only(&["key"])?;
+async fn taken(app: &App, sender: &mut Sender, body: body::Body) -> Result<LogsTaken, Trouble> {
     let body = read_whole(body, BODY_WAIT, BODY_LIMIT).await?;
     if body.trim_ascii().is_empty() {
         let text = "the body must be a JSON object with `events`";
@@ -121,7 +139,7 @@ async fn taken(
 }
 
 /// Who sends, as far as it is said outside the body.
-fn sender(headers: &HeaderMap, params: &Params) -> Sender {
+fn sender(headers: &HeaderMap, params: Option<&Params<WithKey>>) -> Sender {
     let text = |name: &HeaderName| {
         headers
             .get(name)
@@ -133,7 +151,9 @@ fn sender(headers: &HeaderMap, params: &Params) -> Sender {
         if is_bearer { key.trim() } else { "" }
     });
     Sender {
-        key: bearer.or_else(|| params.get("key")).map(str::to_owned),
+        key: bearer
+            .or_else(|| params.and_then(|params| params.get("key")))
+            .map(str::to_owned),
         origin: text(&ORIGIN).map(str::to_owned),
     }
 }

@@ -9,6 +9,10 @@ use icebox_wire::rest::ErrorBody;
 use super::e2b;
 use crate::commands::{Kind, Trouble};
 
+/// All went well.
+pub(super) const OK: u16 = StatusCode::OK.as_u16();
+/// The connection goes on in another protocol.
+pub(super) const SWITCHING: u16 = StatusCode::SWITCHING_PROTOCOLS.as_u16();
 /// The answer to a request that made something.
 pub(super) const CREATED: StatusCode = StatusCode::CREATED;
 /// There is nothing to say but in the head.
@@ -46,6 +50,51 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::UnderWay => (StatusCode::CONFLICT, "under_way"),
         Kind::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy"),
         Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+    }
+}
+
+/// The status for a kind of trouble.
+pub(super) fn status(kind: Kind) -> u16 {
+    on_the_wire(kind).0.as_u16()
+}
+
+/// The machine's word for it.
+pub(super) fn code(kind: Kind) -> &'static str {
+    on_the_wire(kind).1
+}
+
+/// What it means, whatever was asked.
+pub(super) fn meaning(kind: Kind) -> &'static str {
+    match kind {
+        Kind::BadRequest => {
+            "The request does not fit; `field` names what, and the sentence the limit."
+        }
+        Kind::Unauthorized => "No key, or one that is not valid.",
+        Kind::NoCredits => "The account is out of credits.",
+        Kind::Forbidden => "Who asks may not do that.",
+        Kind::NotFound => "There is no such thing in this account.",
+        Kind::TakenOver => "A person has the screen, until `until` at the latest.",
+        Kind::BoxGone => {
+            "The box was stopped; until `restorableUntil`, if that is there, it can be brought back."
+        }
+        Kind::Interrupted => "The box was lost, or the command with it.",
+        Kind::EventsGone => "Events that old are not kept any more.",
+        Kind::InUse => "It is being used.",
+        Kind::LifetimeOver => "Nothing of the box's lifetime is left.",
+        Kind::Paused => "The box is paused.",
+        Kind::NoCapacity => "The host is full.",
+        Kind::WakeFailed => "The box could not be woken; its copy is whole.",
+        Kind::FreezeFailed => "The box could not be frozen; it runs on.",
+        Kind::NotReady => "The command ended before it was up.",
+        Kind::SnapshotFailed => "The snapshot could not be made; the box goes on as before.",
+        Kind::StartFailed => "The box could not be started.",
+        Kind::TooLarge => "More than fits.",
+        Kind::TooSlow => "The body did not arrive in time.",
+        Kind::TooMany => "There are as many as there may be.",
+        Kind::KeyReused => "The key of the request was another one's.",
+        Kind::UnderWay => "The same request is under way.",
+        Kind::Busy => "Too much at once.",
+        Kind::Internal => "A mistake of the server's; `id` is in its log.",
     }
 }
 

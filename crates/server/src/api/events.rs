@@ -20,25 +20,62 @@ use icebox_wire::rest::EventView;
 use serde::Serialize;
 
 use super::input::Params;
+use super::operations::{Answer, Answers, Like, Param, Query};
 use super::{App, error};
 use crate::commands::check::unfit;
 use crate::commands::{Caller, EventReader, EventsRequest, Trouble, event_view};
 use crate::store::Told;
 
 const SSE: &str = "text/event-stream";
+const LINES: &str = "application/x-ndjson";
 /// The header with which a browser resumes.
 const LAST_EVENT_ID: &str = "last-event-id";
 /// How often a quiet stream shows that it is alive, by the machine's own clock even under a test clock.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const LIMIT_MAX: u64 = 1_000;
 
+/// What events are asked.
+pub(super) struct Wanted;
+
+impl Query for Wanted {
+    const PARAMS: &'static [Param] = &[
+        Param::count(
+            "since",
+            "Those after the event with this number; `Last-Event-ID` says the same.",
+        ),
+        Param::number(
+            "last",
+            0,
+            LIMIT_MAX,
+            "Only the newest so many, instead of `since`.",
+        ),
+        Param::flag(
+            "follow",
+            "JSON lines go on as things happen; server-sent events always do.",
+        ),
+        Param::number("limit", 1, LIMIT_MAX, "End after so many."),
+    ];
+}
+
+/// Events as they are sent: one JSON text a line, or server-sent.
+pub(super) struct Events;
+
+impl Answers for Events {
+    fn forms() -> Vec<Answer> {
+        let about = "One event a line (`EventView`), or server-sent events with the same as their data where the client accepts \
+                     `text/event-stream`.";
+        [LINES, SSE]
+            .map(|media| Answer::each::<EventView>(media).about(about))
+            .into()
+    }
+}
+
 pub(super) async fn events(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    params: Params,
-) -> Result<Response, Trouble> {
-    let params = params.only(&["since", "last", "follow", "limit"])?;
+    params: Params<Wanted>,
+) -> Result<Like<Events>, Trouble> {
     let largest = u64::try_from(i64::MAX).unwrap_or(u64::MAX);
     let since = match headers.get(LAST_EVENT_ID) {
         Some(id) => {
@@ -46,14 +83,14 @@ pub(super) async fn events(
             let id = id.filter(|id| *id <= largest);
             Some(id.ok_or_else(|| unfit("Last-Event-ID"))?)
         }
-        None => params.number("since", 0..=largest)?,
+        None => params.number("since")?,
     };
     let sse = headers.get_all(ACCEPT).iter().any(|accept| {
         let accept = accept.to_str().unwrap_or_default();
         accept.to_ascii_lowercase().contains(SSE)
     });
-    let limit = params.number("limit", 1..=LIMIT_MAX)?;
-    let last = params.number("last", 0..=LIMIT_MAX)?;
+    let limit = params.number("limit")?;
+    let last = params.number("last")?;
     if params.get("since").is_some() && last.is_some() {
         return Err(Trouble::bad("last", "left out where `since` is given"));
     }
@@ -64,11 +101,11 @@ pub(super) async fn events(
         follow: params.flag("follow")? || sse,
     };
     let reader = app.commands.events(&caller, request).await?;
-    Ok(if sse {
+    Ok(Like::new(if sse {
         server_sent(reader)
     } else {
         json_lines(reader)
-    })
+    }))
 }
 
 /// Events on their way to a client.
@@ -136,10 +173,7 @@ fn json_lines(reader: EventReader) -> Response {
         line.push('\n');
         Ok::<_, Infallible>(line)
     });
-    let headers = [
-        (CONTENT_TYPE, "application/x-ndjson"),
-        (CACHE_CONTROL, "no-store"),
-    ];
+    let headers = [(CONTENT_TYPE, LINES), (CACHE_CONTROL, "no-store")];
     (headers, Body::from_stream(lines)).into_response()
 }
 

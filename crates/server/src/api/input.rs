@@ -1,14 +1,16 @@
 //! Reading requests strictly: JSON bodies, and queries. Owns the words for input that cannot be read; what a
 //! value may be is said in [`crate::commands::check`].
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query as UriQuery, Request};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::App;
+use super::operations::{Param, Query, Takes};
 use crate::commands::check::{takes, unfit};
 use crate::commands::{Kind, Trouble};
 use crate::store::cut;
@@ -135,51 +137,64 @@ fn explain(path: &str, error: &serde_json::Error) -> Trouble {
     }
 }
 
-/// The query of a request, read once; every name has to be known.
-pub(super) struct Params(Vec<(String, String)>);
+/// The query of a request, read once; every name has to be one that `Q` knows.
+pub(super) struct Params<Q>(Vec<(String, String)>, PhantomData<Q>);
 
-impl FromRequestParts<App> for Params {
+impl<Q: Query> FromRequestParts<App> for Params<Q> {
     type Rejection = Trouble;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Trouble> {
-        let query = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
+        let query = UriQuery::<Vec<(String, String)>>::from_request_parts(parts, app).await;
         let query = query.map_err(|error| {
             Trouble::new(
                 Kind::BadRequest,
                 format!("the query cannot be read: {error}"),
             )
         })?;
-        Ok(Self(query.0))
+        let known = |name: &str| Q::PARAMS.iter().any(|param| param.name == name);
+        match query.0.iter().find(|(name, _)| !known(name)) {
+            Some((stranger, _)) => Err(no_parameter(stranger, Q::PARAMS)),
+            None => Ok(Self(query.0, PhantomData)),
+        }
     }
 }
 
-impl Params {
-    /// Refuses names that are not in `known`.
-    pub(super) fn only(self, known: &[&str]) -> Result<Self, Trouble> {
-        let stranger = self.0.iter().find(|(name, _)| !known.contains(&&**name));
-        match stranger {
-            Some((name, _)) => Err(Trouble::new(
-                Kind::BadRequest,
-                format!(
-                    "there is no query parameter `{name}`; known here: {}",
-                    if known.is_empty() {
-                        "none".to_owned()
-                    } else {
-                        format!("`{}`", known.join("`, `"))
-                    }
-                ),
-            )
-            .with("field", name.as_str())),
-            None => Ok(self),
-        }
-    }
+/// Says which parameters there are instead of this one.
+fn no_parameter(stranger: &str, known: &[Param]) -> Trouble {
+    let known: Vec<&str> = known.iter().map(|param| param.name).collect();
+    let known = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("`{}`", known.join("`, `"))
+    };
+    let text = format!("there is no query parameter `{stranger}`; known here: {known}");
+    Trouble::new(Kind::BadRequest, text).with("field", stranger)
+}
 
+impl<Q: Query> Params<Q> {
     /// A value, if it was given.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
+        debug_assert!(
+            takes_of::<Q>(name).is_some(),
+            "`{name}` is not in the table"
+        );
         let mut given = self.0.iter().rev();
         given
             .find(|(other, _)| other == name)
             .map(|(_, value)| &**value)
+    }
+
+    /// The same, as a text of its own.
+    pub(super) fn owned(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
+    /// A value that may not be left out.
+    pub(super) fn required(&self, name: &str) -> Result<&str, Trouble> {
+        self.get(name).ok_or_else(|| {
+            let text = format!("the query parameter `{name}` is required");
+            Trouble::new(Kind::BadRequest, text).with("field", name)
+        })
     }
 
     /// Yes or no.
@@ -191,18 +206,34 @@ impl Params {
         }
     }
 
-    /// A whole number in a range.
-    pub(super) fn number(
-        &self,
-        name: &str,
-        range: std::ops::RangeInclusive<u64>,
-    ) -> Result<Option<u64>, Trouble> {
-        match self.get(name).map(str::parse) {
-            None => Ok(None),
-            Some(Ok(number)) if range.contains(&number) => Ok(Some(number)),
-            Some(Ok(_) | Err(_)) => Err(unfit(name)),
+    /// A whole number, in the range that the table says.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Trouble> {
+        let Some(given) = self.get(name) else {
+            return Ok(None);
+        };
+        let given = given.parse().ok();
+        match takes_of::<Q>(name) {
+            Some(Takes::Number { least, most }) => {
+                let fits = given.filter(|given| (least..=most).contains(given));
+                let unit = if name.ends_with("Sec") {
+                    " (seconds)"
+                } else {
+                    ""
+                };
+                let limit = || format!("a whole number from {least} to {most}{unit}");
+                fits.map(Some).ok_or_else(|| Trouble::bad(name, limit()))
+            }
+            Some(Takes::Count | Takes::Flag | Takes::Text | Takes::Word(_)) | None => {
+                let fits = given.filter(|given| i64::try_from(*given).is_ok());
+                fits.map(Some).ok_or_else(|| unfit(name))
+            }
         }
     }
+}
+
+fn takes_of<Q: Query>(name: &str) -> Option<Takes> {
+    let known = Q::PARAMS.iter().find(|param| param.name == name);
+    known.map(|param| param.takes)
 }
 
 #[cfg(test)]

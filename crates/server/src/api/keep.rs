@@ -2,26 +2,32 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{
-    BuildRequest, BuildResponse, EnvironmentRequest, EnvironmentServiceView, EnvironmentsResponse,
-    FeedbackRequest, FeedbackResponse, GiveRequest, GiveResponse, MessagesResponse, OkResponse,
-    ReceivedRequest, SayRequest, SecretRequest, SecretView, SecretsResponse, TextRequest,
-    VersionRequest, VersionsResponse,
+    BuildRequest, BuildResponse, EnvironmentRequest, EnvironmentServiceView, EnvironmentView,
+    EnvironmentsResponse, FeedbackRequest, FeedbackResponse, GiveRequest, GiveResponse,
+    MessageView, MessagesResponse, OkResponse, ReceivedRequest, SayRequest, SecretRequest,
+    SecretView, SecretsResponse, TextRequest, VersionRequest, VersionView, VersionsResponse,
 };
 
+use super::App;
 use super::input::{Body, Params, Text};
+use super::operations::{Created, NoQuery, Param, Query};
 use super::who::Admin;
-use super::{App, error};
 use crate::commands::{Caller, Trouble};
+
+/// What a list of versions is asked.
+pub(super) struct OfService;
+
+impl Query for OfService {
+    const PARAMS: &'static [Param] = &[Param::text("service", "Only those of this service.")];
+}
 
 pub(super) async fn secrets(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<SecretsResponse>, Trouble> {
-    params.only(&[])?;
     app.commands.secrets(&caller).await.map(Json)
 }
 
@@ -60,9 +66,8 @@ pub(super) async fn give(
 pub(super) async fn environments(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<EnvironmentsResponse>, Trouble> {
-    params.only(&[])?;
     app.commands.environments(&caller).await.map(Json)
 }
 
@@ -70,9 +75,9 @@ pub(super) async fn make_environment(
     State(app): State<App>,
     caller: Caller,
     Body(request): Body<EnvironmentRequest>,
-) -> Result<Response, Trouble> {
-    let made = app.commands.make_environment(&caller, request).await?;
-    Ok((error::CREATED, Json(made)).into_response())
+) -> Result<Created<EnvironmentView>, Trouble> {
+    let made = app.commands.make_environment(&caller, request);
+    made.await.map(Created)
 }
 
 pub(super) async fn remove_environment(
@@ -109,9 +114,8 @@ pub(super) async fn remove_service(
 pub(super) async fn versions(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    params: Params<OfService>,
 ) -> Result<Json<VersionsResponse>, Trouble> {
-    let params = params.only(&["service"])?;
     let listed = app.commands.versions(&caller, params.get("service"));
     listed.await.map(Json)
 }
@@ -120,9 +124,9 @@ pub(super) async fn publish(
     State(app): State<App>,
     caller: Caller,
     Body(request): Body<VersionRequest>,
-) -> Result<Response, Trouble> {
-    let published = app.commands.publish_version(&caller, request).await?;
-    Ok((error::CREATED, Json(published)).into_response())
+) -> Result<Created<VersionView>, Trouble> {
+    let published = app.commands.publish_version(&caller, request);
+    published.await.map(Created)
 }
 
 pub(super) async fn build(
@@ -161,18 +165,17 @@ pub(super) async fn leave_message(
     caller: Caller,
     Path(id): Path<String>,
     Body(request): Body<TextRequest>,
-) -> Result<Response, Trouble> {
+) -> Result<Created<MessageView>, Trouble> {
     let left = app.commands.leave_message(&caller, &id, &request.text);
-    Ok((error::CREATED, Json(left.await?)).into_response())
+    left.await.map(Created)
 }
 
 pub(super) async fn messages(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<MessagesResponse>, Trouble> {
-    params.only(&[])?;
     app.commands.messages(&caller, &id).await.map(Json)
 }
 
@@ -188,8 +191,7 @@ pub(super) async fn feedback(
 pub(super) async fn all_feedback(
     State(app): State<App>,
     _: Admin,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<FeedbackResponse>, Trouble> {
-    params.only(&[])?;
     app.commands.all_feedback().await.map(Json)
 }

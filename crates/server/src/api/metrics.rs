@@ -5,10 +5,10 @@ use std::fmt::{Display, Write as _};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
 use icebox_lifecycle::Status;
 
 use super::App;
+use super::operations::{Answer, Answers, Like};
 use super::who::Admin;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,8 +36,17 @@ impl Page {
     }
 }
 
-pub(super) async fn metrics(State(app): State<App>, _: Admin) -> impl IntoResponse {
-    ([(CONTENT_TYPE, FORMAT)], page(&app))
+/// Metrics as text.
+pub(super) struct Metrics;
+
+impl Answers for Metrics {
+    fn forms() -> Vec<Answer> {
+        vec![Answer::of("text/plain").about("Metrics in Prometheus' text format.")]
+    }
+}
+
+pub(super) async fn metrics(State(app): State<App>, _: Admin) -> Like<Metrics> {
+    Like::new(([(CONTENT_TYPE, FORMAT)], page(&app)))
 }
 
 fn page(app: &App) -> String {

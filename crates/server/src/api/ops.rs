@@ -4,16 +4,20 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use icebox_lifecycle::time::SEC;
 use icebox_wire::rest::{AdvanceRequest, ClockResponse, HostView, OkResponse};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::input::Body;
+use super::operations::{self, Answer, Answers, Like};
 use super::{App, capacity, error};
 use crate::commands::check::unfit;
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble, is_agent_id, no_agent_id};
+use crate::sessions::cookie_name;
 
 /// The furthest one call moves the test clock, in seconds: ten years.
 const ADVANCE_MAX_SEC: u64 = 315_360_000;
@@ -22,11 +26,51 @@ pub(super) async fn healthz() -> Json<OkResponse> {
     Json(OkResponse { ok: true })
 }
 
-pub(super) async fn readyz(State(app): State<App>) -> Response {
-    if app.commands.engine().is_running() {
-        Json(OkResponse { ok: true }).into_response()
-    } else {
-        (error::NOT_READY, Json(OkResponse { ok: false })).into_response()
+/// Whether the server serves.
+pub(super) struct Readiness(bool);
+
+impl IntoResponse for Readiness {
+    fn into_response(self) -> Response {
+        let Self(ok) = self;
+        let said = Json(OkResponse { ok });
+        if ok {
+            said.into_response()
+        } else {
+            (error::NOT_READY, said).into_response()
+        }
+    }
+}
+
+impl Answers for Readiness {
+    fn forms() -> Vec<Answer> {
+        vec![
+            Answer::json::<OkResponse>(error::OK).about("It serves."),
+            Answer::json::<OkResponse>(error::NOT_READY.as_u16()).about("It does not serve now."),
+        ]
+    }
+}
+
+pub(super) async fn readyz(State(app): State<App>) -> Readiness {
+    Readiness(app.commands.engine().is_running())
+}
+
+pub(super) async fn openapi(State(app): State<App>) -> Like<Document> {
+    let document = app.document.get_or_init(|| {
+        let is_test = app.commands.clock().is_test();
+        let cookie = cookie_name(app.edge.urls().scheme());
+        operations::document(&operations::table(is_test), cookie)
+            .to_string()
+            .into()
+    });
+    Like::new(([(CONTENT_TYPE, "application/json")], document.clone()))
+}
+
+/// A document of OpenAPI.
+pub(super) struct Document;
+
+impl Answers for Document {
+    fn forms() -> Vec<Answer> {
+        vec![Answer::of("application/json").about("OpenAPI 3.1.")]
     }
 }
 
@@ -74,7 +118,7 @@ pub(super) async fn advance_clock(
 }
 
 /// The body of a heartbeat or leave. Adapters of other versions may say more, which is no reason to call them gone.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(super) struct Sign {}
 
 pub(super) async fn heartbeat(

@@ -8,7 +8,6 @@ use axum::body::Body as Bytes;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{
@@ -18,15 +17,101 @@ use icebox_wire::rest::{
 use super::App;
 use super::boxes::Nothing;
 use super::input::{Body, Params};
+use super::operations::{Answer, Answers, Either, Like, Param, Query};
 use crate::commands::check::{is_exec_id, unfit};
 use crate::commands::{
     Caller, Kind, Look, OutputPiece, OutputRequest, READY_SEC, Readiness, Reading, StreamName,
-    Trouble,
+    Trouble, Waited,
 };
 use crate::store::cut;
 
 const WAIT_MAX_SEC: u64 = 300;
 const GRACE_MAX_SEC: u64 = 60;
+
+const LOOK: Param = Param::flag(
+    "look",
+    "Only look: it wakes nothing and is no use, and of a box that does not run nothing is known.",
+);
+
+/// What a list of commands is asked.
+pub(super) struct Looking;
+
+impl Query for Looking {
+    const PARAMS: &'static [Param] = &[LOOK];
+}
+
+/// What waiting for a command is asked.
+pub(super) struct Waiting;
+
+impl Query for Waiting {
+    const PARAMS: &'static [Param] = &[
+        Param::number(
+            "waitSec",
+            0,
+            WAIT_MAX_SEC,
+            "How long to wait; for its end not at all when absent, for it to be ready 60.",
+        ),
+        Param::word(
+            "until",
+            &["end", "ready"],
+            "What to wait for: its `end`, or that it is `ready`.",
+        ),
+        Param::number(
+            "readyPort",
+            1,
+            65_535,
+            "It is ready when this port in the box takes connections.",
+        ),
+        Param::text(
+            "readyLog",
+            "It is ready when a line of its output holds this text.",
+        ),
+    ];
+}
+
+/// What stopping a command is asked.
+pub(super) struct Stopping;
+
+impl Query for Stopping {
+    const PARAMS: &'static [Param] = &[Param::number(
+        "graceSec",
+        0,
+        GRACE_MAX_SEC,
+        "How long it may take to end by itself before it is killed.",
+    )];
+}
+
+/// What output is asked.
+pub(super) struct Streaming;
+
+impl Query for Streaming {
+    const PARAMS: &'static [Param] = &[
+        Param::word(
+            "stream",
+            &["stdout", "stderr"],
+            "Which stream; `stdout` when absent.",
+        ),
+        Param::count("offset", "From this byte on."),
+        Param::flag("follow", "Go on as it is written, until the command ends."),
+        LOOK,
+    ];
+}
+
+/// The bytes of a stream.
+pub(super) struct OutputBytes;
+
+impl Answers for OutputBytes {
+    fn forms() -> Vec<Answer> {
+        let bytes = Answer::of("application/octet-stream").with(&[
+            (OUTPUT_OFFSET_HEADER, "The offset of the first byte."),
+            (
+                OUTPUT_GAP_HEADER,
+                "Bytes that are left out, as `from-to`: the one before the gap is followed by the one at `to`.",
+            ),
+        ]);
+        vec![bytes]
+    }
+}
 
 pub(super) async fn exec(
     State(app): State<App>,
@@ -43,9 +128,8 @@ pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    params: Params,
+    params: Params<Looking>,
 ) -> Result<Json<ProcsResponse>, Trouble> {
-    let params = params.only(&["look"])?;
     let procs = if params.flag("look")? {
         app.commands.look_at_procs(&caller, &id).await?
     } else {
@@ -62,11 +146,10 @@ pub(super) async fn one(
     State(app): State<App>,
     caller: Caller,
     Path((id, exec_id)): Path<(String, String)>,
-    params: Params,
-) -> Result<Response, Trouble> {
-    let params = params.only(&["waitSec", "until", "readyPort", "readyLog"])?;
-    let wait = params.number("waitSec", 0..=WAIT_MAX_SEC)?;
-    let port = params.number("readyPort", 1..=u64::from(u16::MAX))?;
+    params: Params<Waiting>,
+) -> Result<Either<Json<ProcView>, Json<Waited>>, Trouble> {
+    let wait = params.number("waitSec")?;
+    let port = params.number("readyPort")?;
     let port = port.and_then(|port| u16::try_from(port).ok());
     let when = Readiness::of(port, params.get("readyLog"))?;
     let exec_id = known(&exec_id)?;
@@ -75,12 +158,12 @@ pub(super) async fn one(
         None => {
             let wait = Duration::from_secs(wait.unwrap_or(0));
             let proc = commands.proc(&caller, &id, exec_id, wait).await?;
-            Ok(Json(proc).into_response())
+            Ok(Either::One(Json(proc)))
         }
         Some(when) => {
             let wait = Duration::from_secs(wait.unwrap_or(u64::from(READY_SEC)));
             let waited = commands.wait_ready(&caller, &id, exec_id, &when, wait);
-            Ok(Json(waited.await?).into_response())
+            Ok(Either::Other(Json(waited.await?)))
         }
     }
 }
@@ -89,11 +172,10 @@ pub(super) async fn stop(
     State(app): State<App>,
     caller: Caller,
     Path((id, exec_id)): Path<(String, String)>,
-    params: Params,
+    params: Params<Stopping>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<ProcView>, Trouble> {
-    let params = params.only(&["graceSec"])?;
-    let grace = params.number("graceSec", 0..=GRACE_MAX_SEC)?;
+    let grace = params.number("graceSec")?;
     let grace = grace.map(Duration::from_secs);
     let exec_id = known(&exec_id)?;
     let proc = app.commands.stop_proc(&caller, &id, exec_id, grace).await?;
@@ -104,9 +186,8 @@ pub(super) async fn output(
     State(app): State<App>,
     caller: Caller,
     Path((id, exec_id)): Path<(String, String)>,
-    params: Params,
-) -> Result<Response, Trouble> {
-    let params = params.only(&["stream", "offset", "follow", "look"])?;
+    params: Params<Streaming>,
+) -> Result<Like<OutputBytes>, Trouble> {
     let look = params.flag("look")?;
     let request = OutputRequest {
         exec_id: known(&exec_id)?.to_owned(),
@@ -115,7 +196,7 @@ pub(super) async fn output(
             Some("stderr") => StreamName::Stderr,
             Some(_) => return Err(unfit("stream")),
         },
-        offset: params.number("offset", 0..=u64::MAX)?.unwrap_or(0),
+        offset: params.number("offset")?.unwrap_or(0),
         follow: params.flag("follow")?,
     };
     if look {
@@ -133,12 +214,12 @@ pub(super) async fn output(
             gap: None,
         });
         let headers = about(seen.offset, seen.gap.as_ref());
-        return Ok((headers, seen.bytes).into_response());
+        return Ok(Like::new((headers, seen.bytes)));
     }
     let first = app.commands.output(&caller, &id, request).await?;
     let headers = about(first.offset, first.gap.as_ref());
     let body = Bytes::from_stream(stream::unfold(Step::Have(first), step));
-    Ok((headers, body).into_response())
+    Ok(Like::new((headers, body)))
 }
 
 /// What is said of output besides its bytes.

@@ -7,42 +7,101 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
 use icebox_wire::rest::{
     LogsResponse, LogsTail, OkResponse, ProjectMade, ProjectRequest, ProjectView, ProjectsResponse,
     SourceMapsResponse,
 };
 
+use super::App;
 use super::boxes::Nothing;
 use super::input::{Body, Params, read_whole};
-use super::{App, error};
+use super::operations::{Created, NoQuery, Param, Query};
 use crate::commands::{Caller, Kind, Trouble};
 use crate::logs::{
-    ErrorsRequest, MapUpload, RELEASE_LEN, SearchRequest, TailRequest, UPLOAD_LIMIT, Wanted,
+    ErrorsRequest, LIMIT_MAX, MapUpload, RELEASE_LEN, SearchRequest, TailRequest, UPLOAD_LIMIT,
+    WAIT_MAX_SEC, Wanted,
 };
 
 /// How long an upload may take to arrive.
 const UPLOAD_WAIT: Duration = Duration::from_secs(120);
 /// The part of an upload that is no map.
 const RELEASE: &str = "release";
-/// The parameters that say which rows are wanted.
-const WANTED: [&str; 6] = ["query", "name", "user", "session", "device", "boxId"];
+
+const QUERY: Param = Param::text(
+    "query",
+    "Rows with this term, or that this filter pattern fits (it begins with one of `{ ? - \" % [`).",
+);
+const NAME: Param = Param::text("name", "Events of this kind; `*` for all kinds.");
+const USER: Param = Param::text("user", "Rows of this user.");
+const SESSION: Param = Param::text("session", "Rows of this visit.");
+const DEVICE: Param = Param::text("device", "Rows of this browser or machine.");
+const OF_BOX: Param = Param::text("boxId", "Rows of programs in this box.");
+const SINCE: Param = Param::text(
+    "since",
+    "From then on: `90s`, `30m`, `12h`, `7d`, RFC 3339, or seconds or milliseconds since 1970; `1h` when absent.",
+);
+const LIMIT: Param = Param::number(
+    "limit",
+    1,
+    LIMIT_MAX as u64,
+    "How many at most; 200 when absent.",
+);
+const CURSOR: Param = Param::text("cursor", "The `nextCursor` of the page before.");
+
+/// What a search is asked.
+pub(super) struct Search;
+
+impl Query for Search {
+    const PARAMS: &'static [Param] = &[
+        QUERY, NAME, USER, SESSION, DEVICE, OF_BOX, SINCE, LIMIT, CURSOR,
+    ];
+}
+
+/// What a list of errors is asked.
+pub(super) struct Errors;
+
+impl Query for Errors {
+    const PARAMS: &'static [Param] = &[OF_BOX, SINCE, LIMIT, CURSOR];
+}
+
+/// What a tail is asked.
+pub(super) struct Tail;
+
+impl Query for Tail {
+    const PARAMS: &'static [Param] = &[
+        QUERY,
+        NAME,
+        USER,
+        SESSION,
+        DEVICE,
+        OF_BOX,
+        Param::text(
+            "cursor",
+            "The `cursor` of the call before; from now on when absent.",
+        ),
+        Param::number(
+            "waitSec",
+            0,
+            WAIT_MAX_SEC,
+            "How long to wait for the first row; 10 when absent.",
+        ),
+    ];
+}
 
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,
     Body(request): Body<ProjectRequest>,
-) -> Result<Response, Trouble> {
-    let made = app.logs.make_project(&caller, request).await?;
-    Ok((error::CREATED, Json(made)).into_response())
+) -> Result<Created<ProjectMade>, Trouble> {
+    let made = app.logs.make_project(&caller, request);
+    made.await.map(Created)
 }
 
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<ProjectsResponse>, Trouble> {
-    params.only(&[])?;
     Ok(Json(app.logs.projects(&caller)))
 }
 
@@ -133,14 +192,13 @@ pub(super) async fn search(
     State(app): State<App>,
     caller: Caller,
     Path(project): Path<String>,
-    params: Params,
+    params: Params<Search>,
 ) -> Result<Json<LogsResponse>, Trouble> {
-    let params = params.only(&[&WANTED[..], &["since", "limit", "cursor"]].concat())?;
     let request = SearchRequest {
         wanted: wanted(&params),
-        since: owned(&params, "since"),
-        limit: params.number("limit", 0..=u64::MAX)?,
-        cursor: owned(&params, "cursor"),
+        since: params.owned("since"),
+        limit: params.number("limit")?,
+        cursor: params.owned("cursor"),
     };
     app.logs.search(&caller, &project, request).await.map(Json)
 }
@@ -149,14 +207,13 @@ pub(super) async fn errors(
     State(app): State<App>,
     caller: Caller,
     Path(project): Path<String>,
-    params: Params,
+    params: Params<Errors>,
 ) -> Result<Json<LogsResponse>, Trouble> {
-    let params = params.only(&["boxId", "since", "limit", "cursor"])?;
     let request = ErrorsRequest {
-        of_box: owned(&params, "boxId"),
-        since: owned(&params, "since"),
-        limit: params.number("limit", 0..=u64::MAX)?,
-        cursor: owned(&params, "cursor"),
+        of_box: params.owned("boxId"),
+        since: params.owned("since"),
+        limit: params.number("limit")?,
+        cursor: params.owned("cursor"),
     };
     app.logs.errors(&caller, &project, request).await.map(Json)
 }
@@ -165,28 +222,23 @@ pub(super) async fn tail(
     State(app): State<App>,
     caller: Caller,
     Path(project): Path<String>,
-    params: Params,
+    params: Params<Tail>,
 ) -> Result<Json<LogsTail>, Trouble> {
-    let params = params.only(&[&WANTED[..], &["cursor", "waitSec"]].concat())?;
     let request = TailRequest {
         wanted: wanted(&params),
-        cursor: owned(&params, "cursor"),
-        wait_sec: params.number("waitSec", 0..=u64::MAX)?,
+        cursor: params.owned("cursor"),
+        wait_sec: params.number("waitSec")?,
     };
     app.logs.tail(&caller, &project, request).await.map(Json)
 }
 
-fn wanted(params: &Params) -> Wanted {
+fn wanted<Q: Query>(params: &Params<Q>) -> Wanted {
     Wanted {
-        query: owned(params, "query"),
-        name: owned(params, "name"),
-        user: owned(params, "user"),
-        session: owned(params, "session"),
-        device: owned(params, "device"),
-        of_box: owned(params, "boxId"),
+        query: params.owned("query"),
+        name: params.owned("name"),
+        user: params.owned("user"),
+        session: params.owned("session"),
+        device: params.owned("device"),
+        of_box: params.owned("boxId"),
     }
-}
-
-fn owned(params: &Params, name: &str) -> Option<String> {
-    params.get(name).map(str::to_owned)
 }

@@ -5,12 +5,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::http::header::{CACHE_CONTROL, HOST, HeaderMap, SET_COOKIE};
-use axum::response::{AppendHeaders, IntoResponse, Response};
+use axum::response::AppendHeaders;
 use icebox_lifecycle::Time;
 use icebox_wire::rest::{OkResponse, SessionView, SignInLink, SignInRequest};
+use serde::Serialize;
 
 use super::boxes::Nothing;
 use super::input::Body;
+use super::operations::Like;
 use super::who::{SameOrigin, SignedIn, WithKey};
 use super::{App, Peer};
 use crate::commands::trouble::timestamp;
@@ -27,7 +29,7 @@ pub(super) async fn sign_in(
     Peer(from): Peer,
     headers: HeaderMap,
     Body(request): Body<SignInRequest>,
-) -> Result<Response, Trouble> {
+) -> Result<Like<Json<SessionView>>, Trouble> {
     let credential = match (&request.key, &request.token) {
         (Some(key), None) => Credential::Key(key),
         (None, Some(token)) => Credential::Token(token),
@@ -48,16 +50,19 @@ pub(super) async fn sign_in(
     ))
 }
 
-pub(super) async fn show(State(app): State<App>, signed_in: SignedIn) -> Result<Response, Trouble> {
+pub(super) async fn show(
+    State(app): State<App>,
+    signed_in: SignedIn,
+) -> Result<Like<Json<SessionView>>, Trouble> {
     let view = view(&app, &signed_in.session)?;
-    Ok(([(CACHE_CONTROL, "no-store")], Json(view)).into_response())
+    Ok(Like::new(([(CACHE_CONTROL, "no-store")], Json(view))))
 }
 
 pub(super) async fn sign_out(
     State(app): State<App>,
     signed_in: SignedIn,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Response, Trouble> {
+) -> Result<Like<Json<OkResponse>>, Trouble> {
     app.sessions.sign_out(&signed_in.secret).await?;
     let gone = cookie(app.edge.urls().scheme(), None, Time(0), Time(0));
     Ok(with_cookie(&gone, Json(OkResponse { ok: true })))
@@ -69,7 +74,7 @@ pub(super) async fn link(
     uri: Uri,
     headers: HeaderMap,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Response, Trouble> {
+) -> Result<Like<Json<SignInLink>>, Trouble> {
     let link = app.sessions.link(&who.holder).await?;
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let asked = uri.authority().map(|authority| authority.as_str()).or(host);
@@ -79,7 +84,7 @@ pub(super) async fn link(
         token: link.token,
         expires_at: timestamp(link.expires_at),
     };
-    Ok(([(CACHE_CONTROL, "no-store")], Json(made)).into_response())
+    Ok(Like::new(([(CACHE_CONTROL, "no-store")], Json(made))))
 }
 
 fn view(app: &App, session: &Session) -> Result<SessionView, Trouble> {
@@ -93,7 +98,7 @@ fn view(app: &App, session: &Session) -> Result<SessionView, Trouble> {
     })
 }
 
-fn with_cookie(cookie: &str, answer: impl IntoResponse) -> Response {
+fn with_cookie<T: Serialize>(cookie: &str, answer: Json<T>) -> Like<Json<T>> {
     let headers = AppendHeaders([(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store")]);
-    (headers, answer).into_response()
+    Like::new((headers, answer))
 }

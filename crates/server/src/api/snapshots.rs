@@ -2,13 +2,13 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use icebox_wire::rest::{
     Fork, ForkRequest, ForkResponse, SnapshotList, SnapshotRequest, SnapshotView,
 };
 
 use super::boxes::Nothing;
 use super::input::{Body, Params};
+use super::operations::{Created, NoQuery};
 use super::{App, error};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
@@ -19,17 +19,16 @@ pub(super) async fn make(
     caller: Caller,
     Path(id): Path<String>,
     Body(request): Body<SnapshotRequest>,
-) -> Result<Response, Trouble> {
+) -> Result<Created<SnapshotView>, Trouble> {
     let made = app.commands.snapshot(&caller, &id, request).await?;
-    Ok((error::CREATED, Json(shown(&made))).into_response())
+    Ok(Created(shown(&made)))
 }
 
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<SnapshotList>, Trouble> {
-    params.only(&[])?;
     let snapshots = app.commands.snapshots(&caller);
     Ok(Json(SnapshotList {
         snapshots: snapshots.iter().map(|it| shown(it)).collect(),
@@ -60,9 +59,8 @@ pub(super) async fn fork(
     caller: Caller,
     Path(id): Path<String>,
     Body(request): Body<ForkRequest>,
-) -> Result<Response, Trouble> {
-    let response = app.fork(&caller, &id, request).await?;
-    Ok((error::CREATED, Json(response)).into_response())
+) -> Result<Created<ForkResponse>, Trouble> {
+    app.fork(&caller, &id, request).await.map(Created)
 }
 
 impl App {

@@ -7,16 +7,16 @@ use std::ops::ControlFlow;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
-use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::App;
 use super::input::Params;
+use super::operations::{Answer, Answers, Like, Param, Query};
 use super::who::SameOrigin;
+use super::{App, error};
 use crate::commands::check::unfit;
 use crate::commands::{Caller, Heard, Keyboard, Kind, Screen, Terminal, TerminalSize, Trouble};
 
@@ -24,18 +24,36 @@ use crate::commands::{Caller, Heard, Keyboard, Kind, Screen, Terminal, TerminalS
 const TYPED: usize = 64 * 1024;
 const CELLS_MAX: u64 = 1_000;
 
+/// What a terminal is asked.
+pub(super) struct Size;
+
+impl Query for Size {
+    const PARAMS: &'static [Param] = &[
+        Param::number("cols", 1, CELLS_MAX, "How wide it is; 80 when absent."),
+        Param::number("rows", 1, CELLS_MAX, "How high it is; 24 when absent."),
+    ];
+}
+
+/// What goes on over a WebSocket.
+pub(super) struct Socket;
+
+impl Answers for Socket {
+    fn forms() -> Vec<Answer> {
+        vec![Answer::nothing(error::SWITCHING).about("The WebSocket is open.")]
+    }
+}
+
 pub(super) async fn open(
     State(app): State<App>,
     // A browser sends its cookie along with a WebSocket that any site opens.
     _: SameOrigin,
     caller: Caller,
     Path(id): Path<String>,
-    params: Params,
+    params: Params<Size>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<Response, Trouble> {
-    let params = params.only(&["cols", "rows"])?;
+) -> Result<Like<Socket>, Trouble> {
     let cells = |name, default| {
-        let cells = params.number(name, 1..=CELLS_MAX)?.unwrap_or(default);
+        let cells = params.number(name)?.unwrap_or(default);
         u16::try_from(cells).map_err(|_| unfit(name))
     };
     let size = TerminalSize {
@@ -49,7 +67,8 @@ pub(super) async fn open(
     let terminal = app.commands.open_terminal(&caller, &id, size).await?;
     let ending = app.commands.ending();
     let upgrade = upgrade.max_message_size(TYPED).max_frame_size(TYPED);
-    Ok(upgrade.on_upgrade(move |socket| serve(socket, terminal, ending)))
+    let upgraded = upgrade.on_upgrade(move |socket| serve(socket, terminal, ending));
+    Ok(Like::new(upgraded))
 }
 
 async fn serve(socket: WebSocket, terminal: Terminal, mut ending: watch::Receiver<bool>) {

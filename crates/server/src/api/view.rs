@@ -1,6 +1,7 @@
 //! A box as the boxes dialect shows it: the record and the lifecycle's forecasts, field by field. Owns which field is
 //! there when; computes nothing that the rules decide.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,7 +10,9 @@ use icebox_lifecycle::state::State;
 use icebox_lifecycle::time::MIN;
 use icebox_lifecycle::{Forecast, Status, Tier, Time};
 use icebox_wire::rest;
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::{App, capacity, wiring};
 use crate::commands::trouble::timestamp;
@@ -324,8 +327,36 @@ fn status(status: Status) -> rest::Status {
     }
 }
 
-/// Only some fields of a box (rule 11.5): the named ones, with id and status, and what has to be known in any case.
-pub(super) fn only(shown: rest::BoxView, fields: &str) -> Result<Value, Trouble> {
+/// Some fields of a box.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct SomeFields(Map<String, Value>);
+
+impl SomeFields {
+    /// The named ones, with id and status, and what has to be known in any case (rule 11.5).
+    pub(super) fn of(shown: rest::BoxView, fields: &str) -> Result<Self, Trouble> {
+        only(shown, fields).map(Self)
+    }
+}
+
+impl JsonSchema for SomeFields {
+    fn schema_name() -> Cow<'static, str> {
+        "SomeFieldsOfABox".into()
+    }
+
+    /// A box of which only id and status are there in any case.
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = rest::BoxView::json_schema(generator);
+        schema.insert(
+            "description".to_owned(),
+            "The fields of a box that were asked for.".into(),
+        );
+        schema.insert("required".to_owned(), json!(["id", "status"]));
+        schema
+    }
+}
+
+fn only(shown: rest::BoxView, fields: &str) -> Result<Map<String, Value>, Trouble> {
     let whole = serde_json::to_value(shown).map_err(|error| Trouble::internal(&error))?;
     let Value::Object(mut whole) = whole else {
         return Err(Trouble::internal(&"a box is no JSON object"));
@@ -345,5 +376,5 @@ pub(super) fn only(shown: rest::BoxView, fields: &str) -> Result<Value, Trouble>
     if !unknown.is_empty() {
         some.insert("unknownFields".to_owned(), unknown.into());
     }
-    Ok(Value::Object(some))
+    Ok(some)
 }

@@ -2,15 +2,15 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use icebox_wire::rest::{
     DeliveriesResponse, DeliveryView, OkResponse, WebhookPatch, WebhookRequest,
     WebhookTestResponse, WebhookView, WebhooksResponse,
 };
 
+use super::App;
 use super::boxes::Nothing;
 use super::input::{Body, Params};
-use super::{App, error};
+use super::operations::{Created, NoQuery, Param, Query};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
 use crate::store::{Delivery, Hook};
@@ -20,22 +20,33 @@ use crate::webhooks::delivery_id;
 const DELIVERIES: u64 = 100;
 const DELIVERIES_MAX: u64 = 1_000;
 
+/// What a list of deliveries is asked.
+pub(super) struct Latest;
+
+impl Query for Latest {
+    const PARAMS: &'static [Param] = &[Param::number(
+        "limit",
+        1,
+        DELIVERIES_MAX,
+        "How many at most; 100 when absent.",
+    )];
+}
+
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,
     Body(request): Body<WebhookRequest>,
-) -> Result<Response, Trouble> {
+) -> Result<Created<WebhookView>, Trouble> {
     let made_here = request.secret.is_none();
     let hook = app.webhooks.create(&caller, request).await?;
-    Ok((error::CREATED, Json(view(hook, made_here))).into_response())
+    Ok(Created(view(hook, made_here)))
 }
 
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    params: Params,
+    _: Params<NoQuery>,
 ) -> Result<Json<WebhooksResponse>, Trouble> {
-    params.only(&[])?;
     let list = app.webhooks.list(&caller).await?;
     let webhooks = list.into_iter().map(|hook| view(hook, false)).collect();
     Ok(Json(WebhooksResponse { webhooks }))
@@ -89,10 +100,9 @@ pub(super) async fn deliveries(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    params: Params,
+    params: Params<Latest>,
 ) -> Result<Json<DeliveriesResponse>, Trouble> {
-    let params = params.only(&["limit"])?;
-    let limit = params.number("limit", 1..=DELIVERIES_MAX)?;
+    let limit = params.number("limit")?;
     let limit = usize::try_from(limit.unwrap_or(DELIVERIES)).unwrap_or(usize::MAX);
     let (hook, list) = app.webhooks.deliveries(&caller, &id, limit).await?;
     let deliveries = list.into_iter().map(|one| delivery(&hook.id, one));

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{
     BoxView, ConnectionRequest, ConnectionView, EndpointsRequest, LinkInView, LinkOutView,
     OkResponse, SceneRequest, ServiceView, WireRequest, WireResponse,
 };
 
+use super::App;
 use super::input::{Body, Params};
+use super::operations::{Created, Param, Query};
 use super::view::proxy_error;
 use super::who::Admin;
-use super::{App, error};
 use crate::commands::{Caller, Trouble};
 use crate::edge::Failure;
 use crate::engine::View;
@@ -45,9 +45,17 @@ pub(super) async fn scene(
     app.describe(&caller, &view).await.map(Json)
 }
 
-/// Whose environment it is: the admin's own, unless `account` names another.
-async fn owner(app: &App, caller: &Caller, params: Params) -> Result<Caller, Trouble> {
-    let params = params.only(&["account"])?;
+/// Whose environment it is.
+pub(super) struct OfAccount;
+
+impl Query for OfAccount {
+    const PARAMS: &'static [Param] = &[Param::text(
+        "account",
+        "The account whose environment it is; the caller's own when absent.",
+    )];
+}
+
+async fn owner(app: &App, caller: &Caller, params: &Params<OfAccount>) -> Result<Caller, Trouble> {
     app.commands.on_behalf(caller, params.get("account")).await
 }
 
@@ -56,12 +64,12 @@ pub(super) async fn connect(
     _: Admin,
     caller: Caller,
     Path(environment): Path<String>,
-    params: Params,
+    params: Params<OfAccount>,
     Body(request): Body<ConnectionRequest>,
-) -> Result<Response, Trouble> {
-    let owner = owner(&app, &caller, params).await?;
+) -> Result<Created<ConnectionView>, Trouble> {
+    let owner = owner(&app, &caller, &params).await?;
     let made = app.commands.make_connection(&owner, &environment, request);
-    Ok((error::CREATED, Json(made.await?)).into_response())
+    made.await.map(Created)
 }
 
 pub(super) async fn set_endpoints(
@@ -69,10 +77,10 @@ pub(super) async fn set_endpoints(
     _: Admin,
     caller: Caller,
     Path((environment, id)): Path<(String, String)>,
-    params: Params,
+    params: Params<OfAccount>,
     Body(request): Body<EndpointsRequest>,
 ) -> Result<Json<ConnectionView>, Trouble> {
-    let owner = owner(&app, &caller, params).await?;
+    let owner = owner(&app, &caller, &params).await?;
     let set = app.commands;
     let set = set.set_endpoints(&owner, &environment, &id, &request.endpoints);
     set.await.map(Json)
@@ -83,9 +91,9 @@ pub(super) async fn disconnect(
     _: Admin,
     caller: Caller,
     Path((environment, id)): Path<(String, String)>,
-    params: Params,
+    params: Params<OfAccount>,
 ) -> Result<Json<OkResponse>, Trouble> {
-    let owner = owner(&app, &caller, params).await?;
+    let owner = owner(&app, &caller, &params).await?;
     let removed = app.commands;
     removed.remove_connection(&owner, &environment, &id).await?;
     Ok(Json(OkResponse { ok: true }))

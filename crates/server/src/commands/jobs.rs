@@ -6,6 +6,7 @@ use connectrpc::client::CallOptions;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::WaitRequest;
 use icebox_wire::rest::ProcView;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::exec::{QUICK, TAIL_BYTES, proc_view};
@@ -14,7 +15,7 @@ use super::{Caller, Commands};
 use crate::engine::CallUnderWay;
 
 /// A command that was waited for, whether it ended or not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
     /// The command.

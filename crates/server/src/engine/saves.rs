@@ -347,8 +347,11 @@ impl Core {
                 let _ = reply.send(Ok(Saved::Failed(reason)));
             }
         }
+        // Whoever is answered sees all of it, also that another one lost its name.
+        for (id, snapshot) in &changes.put {
+            self.saves.show(*id, snapshot.clone());
+        }
         for (id, snapshot) in changes.put {
-            self.saves.show(id, snapshot.clone());
             if let Some(made) = snapshot.filter(|it| it.stage == Stage::Ready)
                 && let Some(reply) = self.saves.waiting.remove(&id)
             {

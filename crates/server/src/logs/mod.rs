@@ -32,7 +32,7 @@ use crate::store::{LogTables, StoreError};
 
 pub use ingest::{BODY_LIMIT, Sender};
 pub use maps::{MapUpload, RELEASE_LEN, UPLOAD_LIMIT};
-pub use search::{ErrorsRequest, SearchRequest, TailRequest, Wanted};
+pub use search::{ErrorsRequest, LIMIT_MAX, SearchRequest, TailRequest, WAIT_MAX_SEC, Wanted};
 
 use maps::Maps;
 use origin::Origin;

@@ -16,16 +16,18 @@ use crate::commands::{Caller, Kind, Trouble};
 
 /// Rows in an answer when nothing is said.
 const LIMIT: usize = 200;
-const LIMIT_MAX: usize = 1_000;
+/// The most rows in an answer.
+pub const LIMIT_MAX: usize = 1_000;
 /// Rows that are looked at for one answer, and what they and the answer may have, in bytes.
 const LOOKED_AT: usize = 20_000;
 const LOOKED_AT_BYTES: usize = 16 << 20;
 const ANSWER_BYTES: usize = 2 << 20;
 /// How long ago rows were logged at most when nothing is said.
 const SINCE: &str = "1h";
-/// How long a tail waits.
+/// How long a tail waits when nothing is said, in seconds.
 const WAIT_SEC: u64 = 10;
-const WAIT_MAX_SEC: u64 = 25;
+/// How long at most.
+pub const WAIT_MAX_SEC: u64 = 25;
 /// The longest value of a filter, in characters.
 const VALUE_LEN: usize = 200;
 /// The name that stands for every event.

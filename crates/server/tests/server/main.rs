@@ -1,6 +1,7 @@
 //! The server as a client sees it: engine, store, commands and REST together, over real HTTP, on boxes of the fake driver
 //! and with the test clock. Time moves only when a test moves it.
 
+mod contract;
 mod credits;
 mod dashboard;
 mod e2b;
@@ -20,6 +21,7 @@ mod logs;
 mod looks;
 mod mcp;
 mod notices;
+mod openapi;
 mod program;
 mod ready;
 mod receiver;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -31,6 +31,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
+
+use crate::contract::Contract;
 
 /// One minute, in seconds.
 pub(crate) const MIN: u64 = 60;
@@ -398,7 +400,34 @@ impl RigClient {
         }
     }
 
+    /// Whatever is answered has to be as `/openapi.json` describes it.
     pub(crate) async fn raw(&self, method: Method, path: &str, body: Vec<u8>) -> Answer {
+        let answer = self.read(method.clone(), path, body.clone()).await;
+        // By these a request is meant for a box.
+        let to_box = |(name, _): &(String, String)| name == "host" || name == "e2b-sandbox-id";
+        let at_box = self.headers.iter().any(to_box);
+        if path.starts_with("/v1/") && !at_box {
+            let contract = self.contract().await;
+            contract.check(&method, path, &answer);
+            if answer.status.is_success() {
+                contract.accepts(&method, path, &body);
+            }
+        }
+        answer
+    }
+
+    /// What the server says of itself.
+    pub(crate) async fn contract(&self) -> &'static Contract {
+        static CONTRACT: OnceLock<Contract> = OnceLock::new();
+        if CONTRACT.get().is_none() {
+            let document = self.read(Method::GET, "/openapi.json", Vec::new()).await;
+            // Another one may have been quicker, with the same.
+            let _ = CONTRACT.set(Contract::new(document.expect(200)));
+        }
+        CONTRACT.get().unwrap()
+    }
+
+    async fn read(&self, method: Method, path: &str, body: Vec<u8>) -> Answer {
         let response = self.send(method, path, body).await;
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

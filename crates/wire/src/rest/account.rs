@@ -1,10 +1,13 @@
 //! Accounts and their credits (rules 4.12, 5.3, 14.5). Amounts are in credits, to the millionth.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema::Moment;
+
 /// Answer of `GET /v1/account`, and an entry of `GET /v1/accounts`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountView {
     /// The account's name.
@@ -19,7 +22,7 @@ pub struct AccountView {
 }
 
 /// The credits of an account at this moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreditsView {
     /// True where they never run out; absent otherwise.
@@ -34,11 +37,12 @@ pub struct CreditsView {
     pub per_hour: f64,
     /// When nothing is left if these stay up; in the past or now when nothing is. Absent when that is never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub runs_out_at: Option<Timestamp>,
 }
 
 /// How many boxes an account has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountBoxes {
     /// That have not stopped for good, frozen ones among them.
@@ -48,14 +52,14 @@ pub struct AccountBoxes {
 }
 
 /// Answer of `GET /v1/accounts`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountsResponse {
     /// Every account, in the order in which they were made.
     pub accounts: Vec<AccountView>,
 }
 
 /// Body of `POST /v1/accounts/{name}/credits`: exactly one of its fields.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreditsRequest {
     /// So many more, 0.000001 to 1000000000 credits. An account that was unlimited has just these from now on.
@@ -70,7 +74,7 @@ pub struct CreditsRequest {
 }
 
 /// Body of `POST /v1/accounts`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAccountRequest {
     /// Its name: 1 to 60 lowercase letters, digits, `-` and `_`.
@@ -81,7 +85,7 @@ pub struct NewAccountRequest {
 }
 
 /// Answer of `POST /v1/accounts` and `POST /v1/accounts/{name}/keys`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NewKeyResponse {
     /// The account.
     pub account: String,

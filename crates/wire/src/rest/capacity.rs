@@ -1,10 +1,13 @@
 //! Room on the host, as slots and in its parts, and the queue for it (rules 5.9, 13.6, 14.1). Owns the fields.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema::Moment;
+
 /// The room of a host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityView {
     /// Boxes that are up, or on their way, and how many wait.
@@ -22,7 +25,7 @@ pub struct CapacityView {
 }
 
 /// Places for boxes that are up (rule 13.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotsView {
     /// How many are taken.
     pub running: u64,
@@ -33,7 +36,7 @@ pub struct SlotsView {
 }
 
 /// A part of the room.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartView<T> {
     /// How much is taken.
     pub taken: T,
@@ -42,7 +45,7 @@ pub struct PartView<T> {
 }
 
 /// What an account may have at a time; a part without a limit of its own is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountLimitsView {
     /// Boxes that are up.
@@ -57,7 +60,7 @@ pub struct AccountLimitsView {
 }
 
 /// A box that waits for room.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueuedView {
     /// Its id; a new box has it already, but no record.
     #[serde(rename = "box")]
@@ -70,12 +73,14 @@ pub struct QueuedView {
 }
 
 /// A place in the queue for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitView {
     /// How many boxes are before it.
     pub before: u64,
     /// Since when it waits.
+    #[schemars(with = "Moment")]
     pub since: Timestamp,
     /// When it gives up at the latest.
+    #[schemars(with = "Moment")]
     pub until: Timestamp,
 }

@@ -1,9 +1,10 @@
 //! What a box may reach outside.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `egress` in a request. In a change it takes the place of the whole setting.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EgressRequest {
     /// `open`: the internet, but for `denyOut`. `none`: nothing but `allowOut`. When absent: `none` with `allowOut` alone,
@@ -20,7 +21,7 @@ pub struct EgressRequest {
 }
 
 /// What a box reaches that no list names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EgressMode {
     /// Nothing.
@@ -30,7 +31,7 @@ pub enum EgressMode {
 }
 
 /// `egress` of a box.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressView {
     /// What it reaches that no list names.

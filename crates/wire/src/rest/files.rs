@@ -1,10 +1,13 @@
 //! What the file calls answer.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema::Moment;
+
 /// Answer of `POST /v1/boxes/{id}/sync`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncResponse {
     /// Always true.
     pub ok: bool,
@@ -16,7 +19,7 @@ pub struct SyncResponse {
 }
 
 /// Answer of `PUT /v1/boxes/{id}/files`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileResponse {
     /// Always true.
     pub ok: bool,
@@ -26,7 +29,7 @@ pub struct FileResponse {
 }
 
 /// Answer of `GET /v1/boxes/{id}/files` with `list`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderResponse {
     /// What the folder holds: folders first, then by name; at most 5000.
@@ -45,7 +48,7 @@ fn is_none(number: &u64) -> bool {
 }
 
 /// One entry of a folder.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EntryView {
     /// Its name.
@@ -57,6 +60,7 @@ pub struct EntryView {
     pub bytes: u64,
     /// When it was changed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub modified_at: Option<Timestamp>,
     /// Where a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,13 @@
 //! What goes on in a box that runs (rules 11.4, 11.6). Only a look at one box has it.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema::Moment;
+
 /// What runs in a box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunningView {
     /// The commands of calls; at most 100.
     pub commands: Vec<RunningCommandView>,
@@ -13,7 +16,7 @@ pub struct RunningView {
 }
 
 /// A command that runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningCommandView {
     /// Its id.
@@ -27,7 +30,7 @@ pub struct RunningCommandView {
 }
 
 /// A database in a box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerView {
     /// Its name.
@@ -44,11 +47,12 @@ pub struct ContainerView {
 }
 
 /// What takes up room in a box. Sizes are in units of 1024.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskView {
     /// When it was measured; good for 30 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub measured_at: Option<Timestamp>,
     /// The file systems.
     pub filesystems: Vec<FilesystemView>,
@@ -67,7 +71,7 @@ pub struct DiskView {
 }
 
 /// A file system of a box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FilesystemView {
     /// Where it is.
@@ -87,7 +91,7 @@ pub struct FilesystemView {
 }
 
 /// A file or folder that takes up room.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsedView {
     /// Where it is.
     pub path: String,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ConnectionView;
+use super::{ConnectionView, schema::Moment};
 
 /// Body of `PUT /v1/secrets/{NAME}`.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRequest {
     /// The value: 1 to 32768 bytes of text.
@@ -22,26 +23,28 @@ impl std::fmt::Debug for SecretRequest {
 }
 
 /// A secret; its value is never shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretView {
     /// Its name, which is that of a variable.
     pub name: String,
     /// When it was made.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
     /// When its value was last set.
+    #[schemars(with = "Moment")]
     pub changed_at: Timestamp,
 }
 
 /// Answer of `GET /v1/secrets`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretsResponse {
     /// By name.
     pub secrets: Vec<SecretView>,
 }
 
 /// Body of `POST /v1/boxes/{id}/secrets`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GiveRequest {
     /// Names of secrets, 1 to 100.
@@ -49,7 +52,7 @@ pub struct GiveRequest {
 }
 
 /// Answer to it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GiveResponse {
     /// The secrets that the box has now, as variables of every later command.
     pub names: Vec<String>,
@@ -59,7 +62,7 @@ pub struct GiveResponse {
 }
 
 /// Body of `POST /v1/environments`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentRequest {
     /// Its name: 1 to 40 lowercase letters, digits and dashes, a letter first.
@@ -67,12 +70,13 @@ pub struct EnvironmentRequest {
 }
 
 /// An environment; the values of its settings are never shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentView {
     /// Its name.
     pub name: String,
     /// When it was made.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
     /// Its services.
     pub services: Vec<EnvironmentServiceView>,
@@ -87,7 +91,7 @@ pub struct EnvironmentView {
 }
 
 /// A service of an environment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvironmentServiceView {
     /// Its name.
     pub name: String,
@@ -96,14 +100,14 @@ pub struct EnvironmentServiceView {
 }
 
 /// Answer of `GET /v1/environments`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvironmentsResponse {
     /// By name.
     pub environments: Vec<EnvironmentView>,
 }
 
 /// Body of `POST /v1/versions`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VersionRequest {
     /// Of which service.
@@ -121,7 +125,7 @@ pub struct VersionRequest {
 }
 
 /// A published version.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionView {
     /// Its id.
@@ -139,18 +143,19 @@ pub struct VersionView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_sha: Option<String>,
     /// When.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
 }
 
 /// Answer of `GET /v1/versions`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionsResponse {
     /// Newest first, at most 200.
     pub versions: Vec<VersionView>,
 }
 
 /// Body of `POST /v1/boxes/{id}/say`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SayRequest {
     /// The line: 1 to 500 characters.
@@ -161,7 +166,7 @@ pub struct SayRequest {
 }
 
 /// Body of `POST /v1/boxes/{id}/messages`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextRequest {
     /// The message: 1 to 4000 characters.
@@ -169,17 +174,19 @@ pub struct TextRequest {
 }
 
 /// A message of a person to whoever holds a box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageView {
     /// Its number, which no other message has: one that comes twice is the same one.
     pub id: i64,
     /// When it was left.
+    #[schemars(with = "Moment")]
     pub at: Timestamp,
     /// What it says.
     pub text: String,
     /// When it arrived; absent while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub delivered_at: Option<Timestamp>,
     /// The conversation that got it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,14 +202,14 @@ impl MessageView {
 }
 
 /// Answer of `GET /v1/boxes/{id}/messages`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MessagesResponse {
     /// The latest 100, oldest first.
     pub messages: Vec<MessageView>,
 }
 
 /// Body of `POST /v1/boxes/{id}/messages/received`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceivedRequest {
     /// The messages that arrived: 1 to 100 numbers.
@@ -210,7 +217,7 @@ pub struct ReceivedRequest {
 }
 
 /// Body of `POST /v1/feedback`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeedbackRequest {
     /// What the agent was doing; each of these at most 4000 characters.
@@ -227,9 +234,10 @@ pub struct FeedbackRequest {
 }
 
 /// What an agent said to the operator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FeedbackView {
     /// When.
+    #[schemars(with = "Moment")]
     pub at: Timestamp,
     /// The account's name.
     pub account: String,
@@ -250,14 +258,14 @@ pub struct FeedbackView {
 }
 
 /// Answer of `GET /v1/feedback`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FeedbackResponse {
     /// Newest first, at most 200.
     pub feedback: Vec<FeedbackView>,
 }
 
 /// Body of `POST /v1/boxes/{id}/build`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BuildRequest {
     /// Where it is built: relative to `/work`, or absolute below it. Its content is the input.
@@ -278,7 +286,7 @@ pub struct BuildRequest {
 }
 
 /// Answer to it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildResponse {
     /// Nothing ran: what an equal build made earlier was put in place.

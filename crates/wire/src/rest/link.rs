@@ -1,10 +1,13 @@
 //! Links by which whoever has one looks at a port of a box: what is asked for and answered.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::schema::Moment;
+
 /// Body of `POST /v1/boxes/{id}/link`; may be left out. Without `port` and `service`: the first service.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LinkRequest {
     /// How long the link is good, in seconds, 1 to 2592000; a day when absent.
@@ -19,11 +22,12 @@ pub struct LinkRequest {
 }
 
 /// Answer to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkResponse {
     /// Lets whoever opens it in a browser look at that port, private or not.
     pub url: String,
     /// Until then.
+    #[schemars(with = "Moment")]
     pub expires_at: Timestamp,
 }

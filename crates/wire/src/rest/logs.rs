@@ -2,11 +2,14 @@
 //! anything is kept, are the server's.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::schema::Moment;
+
 /// Body of `POST /v1/projects`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectRequest {
     /// Its name, the only one of the account: 1 to 60 letters, digits, spaces and `._-`, a letter or digit first.
@@ -18,7 +21,7 @@ pub struct ProjectRequest {
 }
 
 /// A project.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectView {
     /// Names it in other calls, as its name does.
@@ -28,13 +31,14 @@ pub struct ProjectView {
     /// The origins whose pages may send.
     pub origins: Vec<String>,
     /// When it was made.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
     /// What its rows take up, in bytes.
     pub bytes: u64,
 }
 
 /// Answer of `POST /v1/projects` and of `POST /v1/projects/{project}/rotate`.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectMade {
     /// The project.
@@ -52,14 +56,14 @@ impl std::fmt::Debug for ProjectMade {
 }
 
 /// Answer of `GET /v1/projects`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectsResponse {
     /// By name.
     pub projects: Vec<ProjectView>,
 }
 
 /// Answer of `POST /v1/projects/{project}/sourcemaps`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceMapsResponse {
     /// The release they are of.
@@ -72,7 +76,7 @@ pub struct SourceMapsResponse {
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// For who looks closely.
@@ -87,7 +91,7 @@ pub enum LogLevel {
 }
 
 /// Body of `POST /v1/logs`: what an app sends. What is said beside `events` goes for all of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LogBatch {
     /// The write key, unless it is in `Authorization` or in the query.
@@ -119,7 +123,7 @@ pub struct LogBatch {
 }
 
 /// One thing that happened in an app. Longer texts than fit are cut.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LogEvent {
     /// What is to be said; 8000 characters are kept.
@@ -143,17 +147,18 @@ pub struct LogEvent {
 }
 
 /// Answer of `POST /v1/logs`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogsTaken {
     /// How many events are kept.
     pub accepted: usize,
 }
 
 /// One row of a log, as it is read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogRow {
     /// When it happened.
+    #[schemars(with = "Moment")]
     pub time: Timestamp,
     /// How bad it is.
     pub level: LogLevel,
@@ -191,7 +196,7 @@ pub struct LogRow {
 }
 
 /// Answer of `GET /v1/projects/{project}/logs` and `…/logs/errors`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogsResponse {
     /// Oldest first. There may be fewer than asked for, even none, and more on the next page.
@@ -202,7 +207,7 @@ pub struct LogsResponse {
 }
 
 /// Answer of `GET /v1/projects/{project}/logs/tail`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogsTail {
     /// What came since the cursor, oldest first.
     pub rows: Vec<LogRow>,

@@ -1,9 +1,10 @@
 //! What is said of commands that run in a box, or ran.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Answer of `GET /v1/boxes/{id}/procs`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcsResponse {
     /// Commands that run, then ended ones that are still known, newest first.
     pub procs: Vec<ProcView>,
@@ -16,7 +17,7 @@ pub struct ProcsResponse {
 }
 
 /// One command of a box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcView {
     /// Its id.
@@ -64,7 +65,7 @@ pub struct ProcView {
 }
 
 /// What of a command's output was dropped: the middle of a stream that grew too long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gaps {
     /// Of its standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +84,7 @@ impl Gaps {
 }
 
 /// Bytes of a stream that are not kept any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gap {
     /// The offset of the first of them.
     pub from: u64,

@@ -1,12 +1,13 @@
 //! Snapshots and forks on the wire.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BoxView, ErrorBody};
+use super::{BoxView, ErrorBody, schema::Moment};
 
 /// `POST /v1/boxes/{id}/snapshots`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SnapshotRequest {
     /// A name that the account's latest snapshot of that name has: 1 to 60 letters, digits, `-`, `_` and `.`, perhaps with
@@ -20,7 +21,7 @@ pub struct SnapshotRequest {
 }
 
 /// A snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotView {
     /// Its id: `snap` and 16 letters and digits.
@@ -32,6 +33,7 @@ pub struct SnapshotView {
     #[serde(rename = "box")]
     pub source: String,
     /// When.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
     /// Whether programs go on in boxes made from it; otherwise it holds files alone.
     pub memory: bool,
@@ -44,7 +46,7 @@ pub struct SnapshotView {
 }
 
 /// `GET /v1/snapshots`: the newest first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotList {
     /// The account's snapshots.
@@ -52,7 +54,7 @@ pub struct SnapshotList {
 }
 
 /// `POST /v1/boxes/{id}/fork`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ForkRequest {
     /// How many, 1 to 20; 1 when absent.
@@ -64,7 +66,7 @@ pub struct ForkRequest {
 }
 
 /// What came of a fork: as many as were asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkResponse {
     /// One each.
@@ -72,7 +74,7 @@ pub struct ForkResponse {
 }
 
 /// One fork: a box, or why there is none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fork {
     /// The new box.

@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
     ConnectionView, DiskView, EgressView, Keeps, LinkInView, LinkOutView, RunningView, WaitView,
+    schema::Moment,
 };
 
 /// Where a box is in its life. Readers must tolerate new values (rule 2.3): they read as `unknown`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum Status {
@@ -76,7 +80,7 @@ impl fmt::Display for Status {
 }
 
 /// A box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BoxView {
     /// 20 lowercase letters and digits.
@@ -90,8 +94,10 @@ pub struct BoxView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     /// When it was asked for.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
     /// Its last use (rule 3.3).
+    #[schemars(with = "Moment")]
     pub last_used_at: Timestamp,
     /// Why it is as it is, where that needs words (rule 2.8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,9 +107,11 @@ pub struct BoxView {
     pub idle_timeout_min: Option<u32>,
     /// When the rules stop it for good unless something uses it; absent when they never will (rule 6.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub stops_at: Option<Timestamp>,
     /// Until when it can be brought back (rule 6.5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub restorable_until: Option<Timestamp>,
     /// It is pinned: no rule stops it while it is frozen (rule 13.5).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -180,9 +188,11 @@ pub struct BoxView {
     pub metadata: BTreeMap<String, String>,
     /// When the runtime was asked about it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub observed_at: Option<Timestamp>,
     /// When its state was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub state_recorded_at: Option<Timestamp>,
     /// The last decisions about it, oldest first: which rule, in words. Lists leave them out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -199,18 +209,19 @@ pub struct BoxView {
 }
 
 /// When a box freezes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FreezeView {
     /// When; absent while something without an end holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub at: Option<Timestamp>,
     /// What holds it awake beyond the usual time.
     pub blocked_by: Vec<BlockView>,
 }
 
 /// Something that holds a box awake.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockView {
     /// `background`, `url`, `recording`, `takeover`, `foreground`, `link` or `phone`.
     pub kind: String,
@@ -219,11 +230,12 @@ pub struct BlockView {
     pub label: Option<String>,
     /// Until when; absent when it holds until it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub until: Option<Timestamp>,
 }
 
 /// Where the memory of a frozen box is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// Its processes stand still in RAM.
@@ -233,7 +245,7 @@ pub enum Tier {
 }
 
 /// The conversation that uses a box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentView {
     /// `working`, `away`, `idle` or `left`.
@@ -249,7 +261,7 @@ pub struct AgentView {
 }
 
 /// A named port of a box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceView {
     /// Its name.
@@ -286,9 +298,10 @@ fn own_program() -> String {
 }
 
 /// A request through a URL that did not get through, or that the program itself failed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProxyErrorView {
     /// When.
+    #[schemars(with = "Moment")]
     pub at: Timestamp,
     /// The HTTP status that the client got.
     pub status: u16,
@@ -299,7 +312,7 @@ pub struct ProxyErrorView {
 }
 
 /// What is wrong with a box.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthView {
     /// `ok` when the daemon in the box answers, `silent` when it does not; only in a look at one box that runs.
@@ -318,7 +331,7 @@ pub struct HealthView {
 }
 
 /// The latest such request at one place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SceneErrorView {
     /// How the URL begins: a service's name, or a port.
     pub place: String,
@@ -328,7 +341,7 @@ pub struct SceneErrorView {
 }
 
 /// How large a box is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SizeView {
     /// CPUs; parts of one are possible.
@@ -340,9 +353,10 @@ pub struct SizeView {
 }
 
 /// One decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhyView {
     /// When.
+    #[schemars(with = "Moment")]
     pub at: Timestamp,
     /// The number of the rule.
     pub rule: String,
@@ -351,10 +365,11 @@ pub struct WhyView {
 }
 
 /// What one call did with a box; never its output.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepView {
     /// When it began.
+    #[schemars(with = "Moment")]
     pub at: Timestamp,
     /// `exec`, `start` or `stop`; readers must tolerate more.
     pub kind: String,
@@ -389,11 +404,12 @@ pub struct StepView {
 }
 
 /// One line of `GET /v1/events`: the state of a box changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// Its number: later events have larger ones. Hand it in as `since` to read on.
     pub seq: i64,
     /// When it happened.
+    #[schemars(with = "Moment")]
     pub at: Timestamp,
     /// The id of the box.
     #[serde(rename = "box")]

@@ -2,12 +2,13 @@
 //! fields; who may be sent what, and when, is the server's.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{EventView, given};
+use super::{EventView, given, schema::Moment};
 
 /// Body of `POST /v1/webhooks`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebhookRequest {
     /// Where to: `http://` or `https://`, at most 2000 bytes, no user and no fragment.
@@ -27,7 +28,7 @@ pub struct WebhookRequest {
 }
 
 /// Body of `PATCH /v1/webhooks/{id}`; an absent field stays.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WebhookPatch {
     /// Where to, for what waits already, too.
@@ -52,7 +53,7 @@ pub struct WebhookPatch {
 }
 
 /// A webhook. Its secret is there only in the answer to the request that had the server make it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookView {
     /// Names it in other calls.
@@ -70,6 +71,7 @@ pub struct WebhookView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
     /// When it was made.
+    #[schemars(with = "Moment")]
     pub created_at: Timestamp,
     /// How many deliveries wait: not tried yet, or to be tried again.
     pub waiting: u64,
@@ -79,14 +81,14 @@ pub struct WebhookView {
 }
 
 /// Answer of `GET /v1/webhooks`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WebhooksResponse {
     /// The account's webhooks, oldest first.
     pub webhooks: Vec<WebhookView>,
 }
 
 /// One event on its way to one webhook, or what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryView {
     /// What `webhook-id` says, the same at every try.
@@ -104,6 +106,7 @@ pub struct DeliveryView {
     pub tries: u32,
     /// When it was tried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub tried_at: Option<Timestamp>,
     /// The HTTP status that the last try was answered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,18 +116,19 @@ pub struct DeliveryView {
     pub error: Option<String>,
     /// When it is tried next; absent while an earlier event of the box is waited for, and once it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub next_try_at: Option<Timestamp>,
 }
 
 /// Answer of `GET /v1/webhooks/{id}/deliveries`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeliveriesResponse {
     /// Newest events first.
     pub deliveries: Vec<DeliveryView>,
 }
 
 /// Answer of `POST /v1/webhooks/{id}/test`: what came of one try, which is not repeated.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookTestResponse {
     /// Whether the endpoint took it.
     pub ok: bool,
@@ -139,12 +143,13 @@ pub struct WebhookTestResponse {
 }
 
 /// What an endpoint is sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookMessage {
     /// `box.` and the kind of the event; `webhook.test` for a test.
     #[serde(rename = "type")]
     pub kind: String,
     /// When it happened.
+    #[schemars(with = "Moment")]
     pub timestamp: Timestamp,
     /// The event; absent in a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]

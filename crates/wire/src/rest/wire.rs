@@ -1,12 +1,13 @@
 //! Where the names in a box lead: to its own programs, elsewhere, or to another box; and what people see first of it.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ServiceView;
+use super::{ServiceView, schema::Moment};
 
 /// Body of `POST /v1/boxes/{id}/wire`: one service, or `scenePaths`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WireRequest {
     /// The service: one that the box has, or with `port` a new one.
@@ -40,7 +41,7 @@ pub struct WireRequest {
 }
 
 /// Answer of a wire call: where everything leads now.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WireResponse {
     /// Its services.
@@ -62,7 +63,7 @@ pub struct WireResponse {
 }
 
 /// Body of `POST /v1/boxes/{id}/scene`: one of both.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SceneRequest {
     /// A service of the box.
@@ -74,7 +75,7 @@ pub struct SceneRequest {
 }
 
 /// Something that leads from a box to another one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LinkOutView {
     /// The service whose name leads there.
@@ -96,7 +97,7 @@ pub struct LinkOutView {
 }
 
 /// Something that leads from another box to one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LinkInView {
     /// The id of the other box.
@@ -109,7 +110,7 @@ pub struct LinkInView {
 }
 
 /// Body of `POST /v1/environments/{env}/connections`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ConnectionRequest {
     /// What to call it: 1 to 40 lowercase letters, digits and dashes, a letter first.
@@ -120,7 +121,7 @@ pub struct ConnectionRequest {
 }
 
 /// Body of `PUT /v1/environments/{env}/connections/{id}/endpoints`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointsRequest {
     /// At most 64 of `host:port`, or `name=address:port` for what has no name of its own.
@@ -128,7 +129,7 @@ pub struct EndpointsRequest {
 }
 
 /// A way from the boxes of an environment into networks that this server reaches.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConnectionView {
     /// Its id.
@@ -144,11 +145,12 @@ pub struct ConnectionView {
     pub hosts: Vec<EndpointView>,
     /// When it was made.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
     pub created_at: Option<Timestamp>,
 }
 
 /// Something that boxes reach.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointView {
     /// As it was given.

@@ -23,7 +23,7 @@ const GROWTH_KIB: u64 = 16 << 10;
 /// Runs it.
 pub fn run() -> anyhow::Result<()> {
     progress("boxes, commands and files through E2B's Python SDK");
-    let python = sdks::python("new")?;
+    let python = sdks::python("e2b/python/new.txt")?;
     let mut instance = Instance::new("bench-e2b", false)?;
     instance.start(&[])?;
     // The first box waits for its image.

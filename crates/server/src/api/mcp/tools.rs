@@ -16,8 +16,9 @@ use super::images::Images;
 use super::schema::schema;
 use super::shape::{shown, with_bg_id};
 use super::{files, keep, logs, params, wiring};
+use crate::api::App;
 use crate::api::input::arguments;
-use crate::api::{App, view};
+use crate::api::view::SomeFields;
 use crate::commands::check::{is_exec_id, takes, unfit};
 use crate::commands::{Caller, Kind, Readiness, Trouble};
 use crate::store::cut;
@@ -422,7 +423,7 @@ async fn status(app: &App, Asking { caller, .. }: &Asking, args: JsonObject) -> 
     let some = args.fields.map(|some| some.join(","));
     let whole = app.look(caller, &found, some.as_deref()).await?;
     match some {
-        Some(some) => fields(view::only(whole, &some)?),
+        Some(some) => fields(SomeFields::of(whole, &some)?),
         None => fields(whole),
     }
 }
