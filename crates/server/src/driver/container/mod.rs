@@ -20,6 +20,7 @@ mod netns;
 mod oci;
 mod paths;
 mod probe;
+mod programs;
 mod record;
 mod snapshot;
 mod thaw;

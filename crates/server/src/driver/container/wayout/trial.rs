@@ -2,7 +2,6 @@
 //! should know besides.
 
 use std::fs::{self, File};
-use std::process::Command;
 
 use super::{enter_new_network, in_thread, resolvers, rules, tools};
 use crate::driver::Egress;
@@ -79,10 +78,7 @@ pub(in super::super) fn look() -> Findings {
 
 /// Chains of others on the host that drop forwarded packets unless they say otherwise.
 fn dropping_chains() -> Vec<String> {
-    let Ok(output) = Command::new("nft").args(["list", "chains"]).output() else {
-        return Vec::new();
-    };
-    dropping(&String::from_utf8_lossy(&output.stdout))
+    dropping(&tools::chains().unwrap_or_default())
 }
 
 fn dropping(text: &str) -> Vec<String> {
