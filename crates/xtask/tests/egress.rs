@@ -125,6 +125,7 @@ impl World {
         });
         gone.expect("no link is left");
         self.instance.stop().expect("the server ends");
+        assert!(!has_table(), "the server left its rules in the firewall");
     }
 }
 
@@ -142,6 +143,19 @@ fn ip(arguments: &[&str]) -> anyhow::Result<String> {
 
 fn run_ip(arguments: &[&str]) {
     ip(arguments).expect("a network");
+}
+
+fn nft(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("nft").args(arguments).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "nft {arguments:?}: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether the machine has the rules that keep boxes from it.
+fn has_table() -> bool {
+    let tables = nft(&["list", "tables"]).expect("a list");
+    tables.contains("table inet icebox")
 }
 
 /// A network with servers that echo and one that resolves names. It is there as long as the test.
@@ -379,8 +393,7 @@ fn box_egress_of_forks_and_after_a_restart() {
     }
     world.instance.kill().expect("a crash");
     // Somebody empties the firewall meanwhile.
-    let flushed = Command::new("nft").args(["flush", "ruleset"]).status();
-    assert!(flushed.expect("nft").success());
+    nft(&["flush", "ruleset"]).expect("it is emptied");
     world.instance.start(&[]).expect("another server");
     for id in [&id, &fork] {
         let reached = until(Duration::from_secs(20), || {
@@ -392,5 +405,79 @@ fn box_egress_of_forks_and_after_a_restart() {
             "{id}"
         );
     }
+    world.end();
+}
+
+#[test]
+fn box_egress_is_mended_when_somebody_changes_the_firewall() {
+    const NEW: &str = "9.9.8.77";
+    let mut world = World::new("egress-emptied", "");
+    let id = world.start(json!({}));
+    // An address that the machine gets later is its own as well, also for the rules in front of the box.
+    run_ip(&["addr", "add", &format!("{NEW}/32"), "dev", "uplink"]);
+    assert!(!world.reaches(&id, NEW));
+    let gateway = world.instance.data.join("run").join(&id).join("gateway");
+    let mut rules = Command::new("nsenter");
+    rules.arg(format!("--net={}", gateway.display()));
+    rules.args(["nft", "list", "set", "inet", "icebox", "machine"]);
+    let noticed = until(Duration::from_secs(30), || {
+        let shown = rules.output()?.stdout;
+        Ok(String::from_utf8_lossy(&shown).contains(NEW).then_some(()))
+    });
+    noticed.expect("the new address is noticed");
+    for change in [
+        &["flush", "ruleset"][..],
+        &["flush", "chain", "inet", "icebox", "input"],
+        &["flush", "chain", "inet", "icebox", "hide"],
+        &["delete", "table", "inet", "icebox"],
+    ] {
+        let whole = nft(&["list", "table", "inet", "icebox"]).expect("the table");
+        nft(change).expect("a change");
+        // Until it is mended nothing more is reached than before.
+        for address in [MACHINE, NEW, METADATA] {
+            assert!(!world.reaches(&id, address), "{change:?} {address}");
+        }
+        let mended = until(Duration::from_secs(30), || {
+            let shown = nft(&["list", "table", "inet", "icebox"]).unwrap_or_default();
+            Ok((shown == whole).then_some(()))
+        });
+        mended.unwrap_or_else(|error| panic!("{change:?}: {error:#}"));
+        assert!(world.reaches(&id, ONE), "{change:?}");
+    }
+    world.end();
+}
+
+#[test]
+fn box_egress_does_not_reach_what_the_machine_publishes() {
+    let mut world = World::new("egress-published", "");
+    let id = world.start(json!({}));
+    // As container engines do it: a port of the machine leads to somebody whom the box reaches only because of that.
+    nft(&["add table ip published; \
+         add chain ip published arrive { type nat hook prerouting priority dstnat; }; \
+         add rule ip published arrive ip daddr 9.9.8.1 tcp dport 80 dnat to 10.20.30.40"])
+    .expect("a published port");
+    assert!(!world.reaches(&id, MACHINE));
+    let gateway = world.instance.data.join("run").join(&id).join("gateway");
+    let emptied = Command::new("nsenter")
+        .arg(format!("--net={}", gateway.display()))
+        .args(["nft", "flush set inet icebox machine"])
+        .status();
+    assert!(emptied.expect("nsenter").success());
+    assert!(!world.reaches(&id, MACHINE), "the machine's own rules");
+    nft(&["flush", "chain", "inet", "icebox", "arrive"]).expect("a change");
+    assert!(world.reaches(&id, MACHINE), "it was not published at all");
+    world.end();
+}
+
+#[test]
+fn box_egress_goes_on_while_no_server_runs() {
+    let mut world = World::new("egress-between", "");
+    let id = world.start(json!({}));
+    world.hold(&id);
+    world.instance.stop().expect("it ends");
+    assert!(has_table(), "a box still needs it");
+    world.instance.start(&[]).expect("another server");
+    assert_eq!(world.exit_code(&id, "[ -e /work/ended ]"), 1);
+    assert!(world.reaches(&id, ONE) && !world.reaches(&id, MACHINE));
     world.end();
 }

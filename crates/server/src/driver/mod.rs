@@ -77,6 +77,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Every snapshot this driver has anything of, whole or not.
     async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError>;
 
+    /// The server ends. Boxes run on; what none of them needs is taken back from this host.
+    async fn leave(&self) {}
+
     /// Every box this driver has anything of, after work that an earlier server left under way (a dump, a
     /// restore) has come to its end.
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError>;

@@ -19,12 +19,29 @@ pub(super) fn ip(network: Option<&File>, commands: &str) -> Result<(), Trouble> 
     run(network, "ip", &["-batch", "-"], commands).map(drop)
 }
 
+/// Removes both links of a gateway, and with them their other ends.
+pub(super) fn unplug(gateway: &File) -> Result<(), Trouble> {
+    // Half a gateway has the second alone, or none.
+    for links in ["link del lan\nlink del wan\n", "link del wan\n"] {
+        match ip(Some(gateway), links) {
+            Err(Trouble::Failed(text)) if text.contains("Cannot find device") => {}
+            unplugged => return unplugged,
+        }
+    }
+    Ok(())
+}
+
 /// Gives `nft` rules, which take effect all at once or not at all.
 pub(super) fn nft(network: Option<&File>, rules: &str) -> Result<(), Trouble> {
     run(network, "nft", &["-f", "-"], rules).map(drop)
 }
 
-/// The chains of the server's own network, in the words of `nft`.
+/// The table that is made in the server's own network, in the words of `nft`; an error when it is not there.
+pub(super) fn table() -> Result<String, Trouble> {
+    run(None, "nft", &["list", "table", "inet", "icebox"], "")
+}
+
+/// The chains of the server's own network, in the same words.
 pub(super) fn chains() -> Result<String, Trouble> {
     run(None, "nft", &["list", "chains"], "")
 }

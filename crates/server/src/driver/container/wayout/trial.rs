@@ -23,8 +23,8 @@ pub(super) fn try_it() -> Result<(), String> {
         let network = File::open("/proc/thread-self/ns/net")?;
         let all = [
             tools::ip(Some(&network), "link add wan type veth peer name lan\n"),
-            tools::nft(Some(&network), &rules::of_host()),
-            tools::nft(Some(&network), &rules::of_box(&Egress::open(), &[])),
+            tools::nft(Some(&network), &rules::of_machine()),
+            tools::nft(Some(&network), &rules::of_box(&Egress::open(), &[], &[])),
         ];
         Ok(all.into_iter().collect::<Result<Vec<()>, _>>())
     });
@@ -43,7 +43,7 @@ pub(super) fn try_it() -> Result<(), String> {
 pub(in super::super) fn look() -> Findings {
     let works = try_it();
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());
-    let found = resolvers::of_host();
+    let found = resolvers::of_machine();
     if found.usable.is_empty() {
         let others: Vec<String> = found.others.iter().map(ToString::to_string).collect();
         let named = if others.is_empty() {
