@@ -45,6 +45,8 @@ pub struct Sandbox {
     pub after_phones: Option<FreezeCause>,
     /// Why the last freeze failed, and when the next may start. A use forgets it.
     pub freeze_failure: Option<Box<Retry>>,
+    /// Why it reaches nothing outside although it should, and when its way out is tried again; only while it runs.
+    pub way_out: Option<Box<Retry>>,
     /// Why the operation that the state waits for failed last time, and when it is tried again.
     pub retry: Option<Box<Retry>>,
     /// How long it has been up.
@@ -264,6 +266,7 @@ impl Sandbox {
             credits: true,
             after_phones: None,
             freeze_failure: None,
+            way_out: None,
             retry: None,
             meter: Meter::default(),
             kept_until: None,

@@ -36,6 +36,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, "no_capacity"),
         Kind::WakeFailed => (StatusCode::SERVICE_UNAVAILABLE, "wake_failed"),
         Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),
+        Kind::EgressFailed => (StatusCode::SERVICE_UNAVAILABLE, "egress_failed"),
         Kind::NotReady => (StatusCode::CONFLICT, "not_ready"),
         Kind::SnapshotFailed => (StatusCode::CONFLICT, "snapshot_failed"),
         Kind::StartFailed => (StatusCode::INTERNAL_SERVER_ERROR, "start_failed"),

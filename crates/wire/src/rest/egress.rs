@@ -1,5 +1,6 @@
 //! What a box may reach outside.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// `egress` in a request. In a change it takes the place of the whole setting.
@@ -29,7 +30,7 @@ pub enum EgressMode {
     Open,
 }
 
-/// `egress` of a box.
+/// `egress` of a box: what it may reach, and whether that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressView {
@@ -41,4 +42,18 @@ pub struct EgressView {
     /// What it does not reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny_out: Vec<String>,
+    /// There while none of that could be made: the box runs and reaches nothing outside (rule 5.12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<EgressFailureView>,
+}
+
+/// Why a box reaches nothing outside although it may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressFailureView {
+    /// What went wrong.
+    pub error: String,
+    /// When it is tried again; absent while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
 }

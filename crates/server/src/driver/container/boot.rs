@@ -16,7 +16,7 @@ use super::{
     snapshot, wayout,
 };
 use crate::clock::monotonic_now;
-use crate::driver::{BOXD_PORT, BoxSpec};
+use crate::driver::{BOXD_PORT, BoxSpec, Reaches};
 use crate::steps::reached;
 
 /// How often boxd is asked whether it is there, how long it may take to answer, and how long all of that may take before the
@@ -28,7 +28,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// How long one run of runc may take.
 const RUNC_LIMIT: Duration = Duration::from_secs(60);
 
-pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), Trouble> {
+pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<Reaches, Trouble> {
     let id = spec.id;
     if spec.image != "host" {
         return Err(Trouble::Refused(format!(
@@ -65,11 +65,11 @@ pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), 
     reached("boot.cgroups", None);
     run(host, id, &record)?;
     reached("boot.created", None);
-    wayout::settle(host, id, host.require_first_process(id)?, &spec.egress)?;
+    let reaches = wayout::settle(host, id, host.require_first_process(id)?, &spec.egress)?;
     wait_for_boxd(host, id)?;
     host.connections.allow(id);
     reached("boot.answered", None);
-    Ok(())
+    Ok(reaches)
 }
 
 /// The record and the empty upper layer of a new box.

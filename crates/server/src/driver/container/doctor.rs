@@ -288,8 +288,6 @@ async fn freeze_and_thaw(
     driver.evict(id, copy).await.map_err(|e| ("evict", e))?;
     driver.thaw(id, copy).await.map_err(|e| ("thaw", e))?;
     let egress = Egress::default();
-    driver
-        .release(id, &egress)
-        .await
-        .map_err(|e| ("release", e))
+    let released = driver.release(id, &egress).await;
+    released.map(drop).map_err(|e| ("release", e))
 }

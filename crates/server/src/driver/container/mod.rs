@@ -43,7 +43,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
     BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
-    NoConnection, NoListener, Stream,
+    NoConnection, NoListener, Reaches, Stream,
 };
 use cgroup::Hierarchies;
 use copy::HostFacts;
@@ -240,7 +240,7 @@ impl Driver for ContainerDriver {
         probe::capabilities(&self.host)
     }
 
-    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<Reaches, DriverError> {
         let (id, spec) = (spec.id, spec.clone());
         self.on_box(id, move |host| boot::boot(host, &spec, keep_files))
             .await
@@ -261,13 +261,13 @@ impl Driver for ContainerDriver {
             .await
     }
 
-    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError> {
         let egress = egress.clone();
         self.on_box(id, move |host| thaw::release(host, id, &egress))
             .await
     }
 
-    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError> {
         let egress = egress.clone();
         self.on_box(id, move |host| wayout::change(host, id, &egress))
             .await

@@ -27,8 +27,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::paths::BoxPaths;
 use super::{Host, Trouble, While};
-use crate::driver::Egress;
 use crate::driver::egress::Range;
+use crate::driver::{Egress, Reaches};
 use gateway::Gateway;
 use machine::Machine;
 
@@ -132,20 +132,42 @@ impl Surroundings {
     }
 }
 
-/// Makes the way out of a box whose first process is `pid` what `egress` says, whatever it was. Nothing passes at any
-/// moment that neither the old nor the new setting lets through.
-pub(super) fn settle(host: &Host, id: BoxId, pid: u32, egress: &Egress) -> Result<(), Trouble> {
+/// Makes the way out of a box whose first process is `pid` what `egress` says, whatever it was; it has none where that cannot
+/// be done. Nothing passes at any moment that neither the old nor the new setting lets through.
+///
+/// # Errors
+/// It may still have the way out that it had.
+pub(super) fn settle(
+    host: &Host,
+    id: BoxId,
+    pid: u32,
+    egress: &Egress,
+) -> Result<Reaches, Trouble> {
     let paths = host.paths.of(id);
-    if egress.is_closed() || host.way_out.works().is_err() {
-        remove(&paths, Some(pid))?;
-        return drop_spare_route(pid);
-    }
-    let made = make(host, &paths, pid, egress);
-    if made.is_err() {
-        // Half a way out is none.
-        remove(&paths, Some(pid))?;
-    }
-    made
+    let why = if egress.is_closed() {
+        None
+    } else {
+        let works = host.way_out.works().map_err(Trouble::Failed);
+        let Err(why) = works.and_then(|()| make(host, &paths, pid, egress)) else {
+            return Ok(Reaches::AsAsked);
+        };
+        tracing::warn!(%id, %why, "the way out of the box cannot be made");
+        Some(why.to_string())
+    };
+    // Half a way out is none, and none is better than the wrong one.
+    close(&paths, pid).map_err(|trouble| match &why {
+        Some(why) => Trouble::Failed(format!(
+            "{why}; nor could what there was be taken away: {trouble}"
+        )),
+        None => trouble,
+    })?;
+    Ok(why.map_or(Reaches::AsAsked, Reaches::Nothing))
+}
+
+/// A box without a way out hears at once that there is none.
+fn close(paths: &BoxPaths, pid: u32) -> Result<(), Trouble> {
+    remove(paths, Some(pid))?;
+    drop_spare_route(pid)
 }
 
 fn make(host: &Host, paths: &BoxPaths, pid: u32, egress: &Egress) -> Result<(), Trouble> {
@@ -163,19 +185,32 @@ fn make(host: &Host, paths: &BoxPaths, pid: u32, egress: &Egress) -> Result<(), 
 }
 
 /// Lets a running box reach this from now on: what is open to other places ends.
-pub(super) fn change(host: &Host, id: BoxId, egress: &Egress) -> Result<(), Trouble> {
-    let Some(pid) = host.first_process(id) else {
-        return Ok(());
+pub(super) fn change(host: &Host, id: BoxId, egress: &Egress) -> Result<Reaches, Trouble> {
+    let pid = host.first_process(id);
+    let Some(pid) = pid.filter(|_| !host.hierarchies.of(id).is_frozen()) else {
+        // It has what it may reach when it next runs.
+        return Ok(Reaches::AsAsked);
     };
-    let settled = settle(host, id, pid, egress);
-    if settled.is_err() {
-        // Rather no way out than the wrong one.
-        remove(&host.paths.of(id), Some(pid))?;
+    let reaches = settle(host, id, pid, egress)?;
+    let ended = end_connections(pid, |peer| {
+        reaches == Reaches::AsAsked && (egress.allows(peer) || is_gateway(peer))
+    });
+    let Err(why) = ended else {
+        return Ok(reaches);
+    };
+    // Its programs would wait for what does not come any more.
+    close(&host.paths.of(id), pid)?;
+    Ok(Reaches::Nothing(why.to_string()))
+}
+
+/// Ends the connections of a box to outside that are not to be kept.
+fn end_connections(pid: u32, keeps: impl Fn(Ipv4Addr) -> bool) -> Result<(), Trouble> {
+    if !has_address(pid) {
+        return Ok(());
     }
     let mut peers = tools::peers(pid)?;
-    peers.retain(|peer| settled.is_err() || !(egress.allows(*peer) || is_gateway(*peer)));
-    tools::end_connections(pid, &peers)?;
-    settled
+    peers.retain(|peer| !keeps(*peer));
+    tools::end_connections(pid, &peers)
 }
 
 /// Ends every connection of a standing box to outside: the peers are not there any more when it goes on.
