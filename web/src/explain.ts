@@ -146,6 +146,7 @@ export function reasons(box: Box, now: number, words: Words): Reason[] {
 			const holds = box.freeze?.blockedBy ?? [];
 			told.push(...holds.map((held) => hold(held, now, words)));
 			if (holds.length === 0) told.push({ text: words.quiet(ago(box.lastUsedAt, now, words)) });
+			if (box.egress?.failure) told.push({ text: words.noWayOut(box.egress.failure.error) });
 			break;
 		}
 		case 'frozen':

@@ -170,7 +170,7 @@ function changed(id: string, signal: AbortSignal) {
 /** What a list has of a box. */
 const LISTED =
 	'name,goal,createdAt,lastUsedAt,statusReason,idleTimeoutMin,stopsAt,restorableUntil,keep,waitsForRoom,freeze,tier,keeps,' +
-	'snapshotError,agent,services,sceneUrl,webUrl,private,health,image,size,host,metadata,observedAt,stateRecordedAt';
+	'snapshotError,egress,agent,services,sceneUrl,webUrl,private,health,image,size,host,metadata,observedAt,stateRecordedAt';
 
 function lost(error: unknown) {
 	if (error instanceof ApiError && error.status === 401) return;

@@ -59,6 +59,7 @@ export interface Box {
 	tier?: string;
 	keeps?: string;
 	snapshotError?: string;
+	egress?: { failure?: { error: string; retryAt?: string } };
 	agent?: { state: string; idleSec: number; untracked?: boolean };
 	services: Service[];
 	screenActive?: boolean;

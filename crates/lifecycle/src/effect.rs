@@ -61,8 +61,8 @@ pub enum Effect {
         /// The good copy whose memory goes with it.
         copy: Option<CopyId>,
     },
-    /// Let a running box reach outside what its record says by now, and nothing else. Without an answer: who asked hears how
-    /// it went, and when the box next boots or is released it has what its record says anyway.
+    /// Let a running box reach outside what its record says by now, and nothing else. What became of it comes back as an
+    /// event without a number (5.12), and so it does of a boot and of a release, which make the way out as well.
     Reach,
     /// Stop a recording without uploading it (4.4).
     StopRecording,

@@ -90,6 +90,11 @@ pub enum Event {
         /// How it went.
         outcome: Outcome,
     },
+    /// What became of the way out of a box that runs, or is about to: it reaches what its record says, or nothing (5.12).
+    WayOut {
+        /// Why it reaches nothing, if it should reach something.
+        failure: Option<Box<str>>,
+    },
     /// What the driver sees of the box: after a server start, or when a watched process ended. Calls and links are over
     /// with that, since they run through the server; a takeover is not.
     Observed(Seen),

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::rules::billing;
+use crate::rules::{billing, way_out};
 use crate::sandbox::Sandbox;
 use crate::state::State;
 use crate::time::Time;
@@ -34,6 +34,10 @@ impl Sandbox {
         expect(
             self.after_phones.is_none() || self.state == State::Ready,
             "only a ready box waits for its phones",
+        )?;
+        expect(
+            self.way_out.is_none() || way_out::has_one(&self.state),
+            "only a box that runs lacks its way out",
         )?;
         self.check_state()
     }

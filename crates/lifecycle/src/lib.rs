@@ -18,7 +18,6 @@ mod invariant;
 mod observed;
 mod outcome;
 pub mod policy;
-mod reaching;
 pub mod rules;
 pub mod sandbox;
 mod saving;

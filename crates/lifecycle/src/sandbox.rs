@@ -45,6 +45,8 @@ pub struct Sandbox {
     pub after_phones: Option<FreezeCause>,
     /// Why the last freeze failed, and when the next may start. A use forgets it.
     pub freeze_failure: Option<Box<Retry>>,
+    /// Why it reaches nothing outside although it should, and when its way out is tried again; only while it runs.
+    pub way_out: Option<Box<Retry>>,
     /// Why the operation that the state waits for failed last time, and when it is tried again.
     pub retry: Option<Box<Retry>>,
     /// How long it has been up.
@@ -264,6 +266,7 @@ impl Sandbox {
             credits: true,
             after_phones: None,
             freeze_failure: None,
+            way_out: None,
             retry: None,
             meter: Meter::default(),
             kept_until: None,
@@ -381,7 +384,7 @@ mod tests {
     #[test]
     fn a_frozen_box_costs_a_few_hundred_bytes() {
         // A million of them have to fit in less than 1 GiB, with everything else that is kept of them.
-        assert!(size_of::<Sandbox>() <= 304, "{}", size_of::<Sandbox>());
+        assert!(size_of::<Sandbox>() <= 312, "{}", size_of::<Sandbox>());
     }
 
     #[test]

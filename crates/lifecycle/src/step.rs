@@ -9,7 +9,7 @@ use crate::sandbox::Sandbox;
 use crate::state::{End, FreezeCause};
 use crate::time::{Ms, Time};
 use crate::turn::Turn;
-use crate::{observed, outcome, reaching, saving};
+use crate::{observed, outcome, saving};
 
 /// How many clocks may strike in one step. Each strike moves the box on, so a handful is the most there can be.
 const MOST_STRIKES: usize = 16;
@@ -86,6 +86,7 @@ fn apply(turn: &mut Turn<'_>, event: Event) {
         }
         Event::Command(command) => command_given(turn, command),
         Event::Outcome { op, outcome } => outcome::apply(turn, op, outcome),
+        Event::WayOut { failure } => rules::way_out::settled(turn, failure),
         Event::Observed(seen) => observed::apply(turn, seen),
         Event::Gap { ms, ran } => rules::gaps::gap(turn, ms, ran),
         Event::Credits { any } => {
@@ -128,7 +129,7 @@ fn command_given(turn: &mut Turn<'_>, command: Command) {
             turn.sb.keep = keep;
             turn.promise();
         }
-        Command::Reach => reaching::changed(turn),
+        Command::Reach => rules::way_out::changed(turn),
         Command::Save(save) => saving::asked(turn, save),
     }
 }

@@ -8,7 +8,7 @@ use crate::decision::{Change, Decision, Reason};
 use crate::effect::Effect;
 use crate::id::{CopyId, OpId};
 use crate::policy::Keeps;
-use crate::rules::{billing, recording};
+use crate::rules::{billing, recording, way_out};
 use crate::sandbox::{Retry, Sandbox};
 use crate::state::{End, FreezeCause, Frozen, Kept, State};
 use crate::time::{DAY, Ms, Time};
@@ -88,6 +88,9 @@ impl<'a> Turn<'a> {
         }
         if state != State::Ready {
             self.sb.after_phones = None;
+        }
+        if !way_out::has_one(&state) {
+            self.sb.way_out = None;
         }
         self.sb.state = state;
         self.promise();

@@ -197,7 +197,7 @@ pub async fn serve(
     }
     let address = config.listen;
     let found_at = address::FoundAt::of(&config);
-    let server = build(config, driver).await?;
+    let server = build(config, Arc::clone(&driver)).await?;
     found_at.write();
     tracing::info!(%address, tls = server.tls.is_some(), "serving");
     ready();
@@ -208,6 +208,7 @@ pub async fn serve(
     };
     let served = serve_on(listener, server.front, server.tls, shutdown).await;
     server.engine.shut_down().await;
+    driver.leave().await;
     served
 }
 

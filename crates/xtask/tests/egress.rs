@@ -1,17 +1,18 @@
 //! The way out of real boxes. The machine is a network namespace that the test made, and so is its internet: nothing of it
 //! reaches the network of the machine that runs the test, nor changes it.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde_json::{Value, json};
-use xtask::harness::{Instance, SETTINGS, until};
+use xtask::harness::{Answer, Instance, SETTINGS, until};
 
 /// Addresses of the internet, a private one beyond the machine, cloud metadata, and the machine itself.
 const ONE: &str = "9.9.9.9";
@@ -48,7 +49,22 @@ impl World {
         let mut instance = Instance::new(name, false).expect("a data folder");
         let settings = format!("{settings}\n[egress]\nresolvers = [\"{ONE}\"]\n");
         std::fs::write(instance.data.join(SETTINGS), settings).expect("settings");
-        instance.start(&[]).expect("a server");
+        // Its `nft` is one that a test can break, or make hang.
+        let programs = instance.data.join("bin");
+        std::fs::create_dir(&programs).expect("a folder");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let wrapper = format!(
+            "#!/bin/sh\n\
+             [ ! -e {0}/broken ] || {{ echo broken on purpose >&2; exit 1; }}\n\
+             [ ! -e {0}/hangs ] || exec sleep 600\n\
+             PATH={path} exec nft \"$@\"\n",
+            programs.display()
+        );
+        let nft = programs.join("nft");
+        std::fs::write(&nft, wrapper).expect("a program");
+        std::fs::set_permissions(&nft, Permissions::from_mode(0o755)).expect("a program");
+        let path = format!("{}:{path}", programs.display());
+        instance.start(&[("PATH", &path)]).expect("a server");
         Self {
             instance,
             ids: Vec::new(),
@@ -82,12 +98,39 @@ impl World {
     }
 
     fn change(&self, id: &str, egress: Value) {
+        self.ask_for(id, egress).ok().expect("a change");
+    }
+
+    fn ask_for(&self, id: &str, egress: Value) -> Answer {
         let path = format!("/v1/boxes/{id}");
         let body = json!({ "egress": egress });
         let answer = self.instance.ask("PATCH", &path, Some(&body));
-        answer
-            .and_then(xtask::harness::Answer::ok)
-            .expect("a change");
+        answer.expect("an answer")
+    }
+
+    /// Why a box reaches nothing outside although it may.
+    fn failure(&self, id: &str) -> Value {
+        let view = self.instance.get(&format!("/v1/boxes/{id}"));
+        view.expect("a box")["egress"]["failure"]["error"].clone()
+    }
+
+    /// Makes the server's `nft` so, or not any more.
+    fn nft_is(&self, what: &str, on: bool) {
+        let mark = self.instance.data.join("bin").join(what);
+        let done = if on {
+            std::fs::write(mark, "")
+        } else {
+            std::fs::remove_file(mark)
+        };
+        done.expect("a mark");
+    }
+
+    /// Waits until a box has the way out that it should.
+    fn until_whole(&self, id: &str) {
+        let whole = until(Duration::from_secs(60), || {
+            Ok(self.failure(id).is_null().then_some(()))
+        });
+        whole.expect("its way out is made in the end");
     }
 
     /// A program in the box has a connection to outside.
@@ -125,6 +168,7 @@ impl World {
         });
         gone.expect("no link is left");
         self.instance.stop().expect("the server ends");
+        assert!(!has_table(), "the server left its rules in the firewall");
     }
 }
 
@@ -142,6 +186,19 @@ fn ip(arguments: &[&str]) -> anyhow::Result<String> {
 
 fn run_ip(arguments: &[&str]) {
     ip(arguments).expect("a network");
+}
+
+fn nft(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("nft").args(arguments).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "nft {arguments:?}: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether the machine has the rules that keep boxes from it.
+fn has_table() -> bool {
+    let tables = nft(&["list", "tables"]).expect("a list");
+    tables.contains("table inet icebox")
 }
 
 /// A network with servers that echo and one that resolves names. It is there as long as the test.
@@ -379,8 +436,7 @@ fn box_egress_of_forks_and_after_a_restart() {
     }
     world.instance.kill().expect("a crash");
     // Somebody empties the firewall meanwhile.
-    let flushed = Command::new("nft").args(["flush", "ruleset"]).status();
-    assert!(flushed.expect("nft").success());
+    nft(&["flush", "ruleset"]).expect("it is emptied");
     world.instance.start(&[]).expect("another server");
     for id in [&id, &fork] {
         let reached = until(Duration::from_secs(20), || {
@@ -391,6 +447,137 @@ fn box_egress_of_forks_and_after_a_restart() {
             !world.reaches(id, OTHER) && !world.reaches(id, MACHINE),
             "{id}"
         );
+    }
+    world.end();
+}
+
+#[test]
+fn box_egress_is_mended_when_somebody_changes_the_firewall() {
+    const NEW: &str = "9.9.8.77";
+    let mut world = World::new("egress-emptied", "");
+    let id = world.start(json!({}));
+    // An address that the machine gets later is its own as well, also for the rules in front of the box.
+    run_ip(&["addr", "add", &format!("{NEW}/32"), "dev", "uplink"]);
+    assert!(!world.reaches(&id, NEW));
+    let gateway = world.instance.data.join("run").join(&id).join("gateway");
+    let mut rules = Command::new("nsenter");
+    rules.arg(format!("--net={}", gateway.display()));
+    rules.args(["nft", "list", "set", "inet", "icebox", "machine"]);
+    let noticed = until(Duration::from_secs(30), || {
+        let shown = rules.output()?.stdout;
+        Ok(String::from_utf8_lossy(&shown).contains(NEW).then_some(()))
+    });
+    noticed.expect("the new address is noticed");
+    for change in [
+        &["flush", "ruleset"][..],
+        &["flush", "chain", "inet", "icebox", "input"],
+        &["flush", "chain", "inet", "icebox", "hide"],
+        &["delete", "table", "inet", "icebox"],
+    ] {
+        let whole = nft(&["list", "table", "inet", "icebox"]).expect("the table");
+        nft(change).expect("a change");
+        // Until it is mended nothing more is reached than before.
+        for address in [MACHINE, NEW, METADATA] {
+            assert!(!world.reaches(&id, address), "{change:?} {address}");
+        }
+        let mended = until(Duration::from_secs(30), || {
+            let shown = nft(&["list", "table", "inet", "icebox"]).unwrap_or_default();
+            Ok((shown == whole).then_some(()))
+        });
+        mended.unwrap_or_else(|error| panic!("{change:?}: {error:#}"));
+        assert!(world.reaches(&id, ONE), "{change:?}");
+    }
+    world.end();
+}
+
+#[test]
+fn box_egress_does_not_reach_what_the_machine_publishes() {
+    let mut world = World::new("egress-published", "");
+    let id = world.start(json!({}));
+    // As container engines do it: a port of the machine leads to somebody whom the box reaches only because of that.
+    nft(&["add table ip published; \
+         add chain ip published arrive { type nat hook prerouting priority dstnat; }; \
+         add rule ip published arrive ip daddr 9.9.8.1 tcp dport 80 dnat to 10.20.30.40"])
+    .expect("a published port");
+    assert!(!world.reaches(&id, MACHINE));
+    let gateway = world.instance.data.join("run").join(&id).join("gateway");
+    let emptied = Command::new("nsenter")
+        .arg(format!("--net={}", gateway.display()))
+        .args(["nft", "flush set inet icebox machine"])
+        .status();
+    assert!(emptied.expect("nsenter").success());
+    assert!(!world.reaches(&id, MACHINE), "the machine's own rules");
+    nft(&["flush", "chain", "inet", "icebox", "arrive"]).expect("a change");
+    assert!(world.reaches(&id, MACHINE), "it was not published at all");
+    world.end();
+}
+
+#[test]
+fn box_egress_goes_on_while_no_server_runs() {
+    let mut world = World::new("egress-between", "");
+    let id = world.start(json!({}));
+    world.hold(&id);
+    world.instance.stop().expect("it ends");
+    assert!(has_table(), "a box still needs it");
+    world.instance.start(&[]).expect("another server");
+    assert_eq!(world.exit_code(&id, "[ -e /work/ended ]"), 1);
+    assert!(world.reaches(&id, ONE) && !world.reaches(&id, MACHINE));
+    world.end();
+}
+
+#[test]
+fn box_egress_that_cannot_be_made_is_none_says_so_and_is_tried_again() {
+    let mut world = World::new("egress-broken", "");
+    let id = world.start(json!({}));
+    world.hold(&id);
+    for (what, why) in [
+        ("broken", "broken on purpose"),
+        ("hangs", "was not over after"),
+    ] {
+        world.nft_is(what, true);
+        let answer = world.ask_for(&id, json!({"denyOut": [OTHER]}));
+        let text = answer.body["error"].as_str().unwrap_or_default();
+        assert_eq!((answer.status, text.contains(why)), (503, true), "{text}");
+        assert!(
+            world
+                .failure(&id)
+                .as_str()
+                .is_some_and(|error| error.contains(why))
+        );
+        world.wait_for_file(&id, "ended");
+        for address in [ONE, OTHER, MACHINE] {
+            assert!(!world.reaches(&id, address), "{what} {address}");
+        }
+        world.nft_is(what, false);
+        world.until_whole(&id);
+        assert!(
+            world.reaches(&id, ONE) && !world.reaches(&id, OTHER),
+            "{what}"
+        );
+        world.change(&id, json!({"mode": "open"}));
+        world.hold(&id);
+    }
+    // A wake works without; and so does a start.
+    world.freeze(&id);
+    world.nft_is("broken", true);
+    let other = world.start(json!({}));
+    for id in [&id, &other] {
+        assert!(!world.reaches(id, ONE), "{id}");
+        let failure = world.failure(id);
+        assert!(
+            failure
+                .as_str()
+                .is_some_and(|error| error.contains("broken on purpose")),
+            "{failure}"
+        );
+        // It hears so at once, not after a time limit.
+        let refused = world.exit_code(id, "timeout 2 bash -c 'exec 3<>/dev/tcp/9.9.9.9/80'");
+        assert_eq!(refused, 1, "{id}");
+    }
+    world.nft_is("broken", false);
+    for id in [&id, &other] {
+        world.until_whole(id);
+        assert!(world.reaches(id, ONE), "{id}");
     }
     world.end();
 }

@@ -142,6 +142,7 @@ export const en = {
 		files: 'Its files are kept; programs start anew when it wakes. It costs no box time.',
 	} as Record<string, string>,
 	inRam: 'Its memory is still in RAM, so that it wakes at once.',
+	noWayOut: (reason: string) => `It reaches nothing outside for now, although it may; that is tried again by itself: ${reason}`,
 	noCopy: (reason: string) => `There is no copy on disk: ${reason}`,
 	queued: (before: number, until: string) =>
 		`It waits for room on the host, ${before === 0 ? 'next in the queue' : `${before} before it`}; it gives up at ${until}.`,
@@ -309,6 +310,7 @@ export const en = {
 		terminated: 'Stopped for good',
 		interrupted: 'Interrupted',
 		error: 'In trouble',
+		egress: 'Way out',
 	} as Record<string, string>,
 	when: 'When',
 	what: 'What',

@@ -173,6 +173,7 @@ export const ja: Words = {
 		files: 'ファイルは残っています。復帰するとプログラムは起動し直します。ボックス時間の課金はありません。',
 	},
 	inRam: 'メモリはまだ RAM にあり、すぐに復帰します。',
+	noWayOut: (reason) => `今は外部のどこにも接続できません（自動で再試行します）：${reason}`,
 	noCopy: (reason) => `ディスクにコピーがありません：${reason}`,
 	queued: (before, until) =>
 		`ホストの空きを待っています（${before === 0 ? '次の番' : `前に ${before} 個`}）。${until} にあきらめます。`,
@@ -338,6 +339,7 @@ export const ja: Words = {
 		terminated: '完全に停止',
 		interrupted: '中断',
 		error: '問題が発生',
+		egress: '外部接続',
 	},
 	when: '時刻',
 	what: '出来事',

@@ -101,8 +101,19 @@ impl Egress {
     }
 }
 
-/// What a box may reach.
+/// What a box reaches, and what it may where that is not the same.
 pub(super) fn in_words(egress: &EgressView) -> String {
+    let may = setting_in_words(egress);
+    match &egress.failure {
+        Some(failure) => format!(
+            "nothing outside for now, although it may reach {may}: {}",
+            failure.error
+        ),
+        None => may,
+    }
+}
+
+fn setting_in_words(egress: &EgressView) -> String {
     let allowed = egress.allow_out.join(", ");
     let denied = egress.deny_out.join(", ");
     match (egress.mode, allowed.is_empty(), denied.is_empty()) {
@@ -119,6 +130,8 @@ pub(super) fn in_words(egress: &EgressView) -> String {
 
 #[cfg(test)]
 mod tests {
+    use icebox_wire::rest::EgressFailureView;
+
     use super::*;
 
     #[test]
@@ -145,8 +158,22 @@ mod tests {
                 mode,
                 allow_out: list(allow).into_iter().collect(),
                 deny_out: list(deny).into_iter().collect(),
+                failure: None,
             };
             assert_eq!(in_words(&view), words);
         }
+        let broken = EgressView {
+            mode: EgressMode::Open,
+            allow_out: Vec::new(),
+            deny_out: Vec::new(),
+            failure: Some(EgressFailureView {
+                error: "cannot run nft".to_owned(),
+                retry_at: None,
+            }),
+        };
+        assert_eq!(
+            in_words(&broken),
+            "nothing outside for now, although it may reach the internet: cannot run nft"
+        );
     }
 }

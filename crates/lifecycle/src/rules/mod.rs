@@ -53,6 +53,7 @@ pub mod usage;
 pub mod wake;
 pub mod warm;
 pub mod warning;
+pub mod way_out;
 
 /// A promise to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub(crate) const AT_ONCE: Time = Time(i64::MIN);
 
 /// The clocks in order of precedence: when several are due, an earlier one may leave a later one nothing to do.
 /// What ends a box goes before what stops it being used, and that before repeats and clean-up.
-pub(crate) const CLOCKS: [Clock; 12] = [
+pub(crate) const CLOCKS: [Clock; 13] = [
     lifetime::DESTROY,
     own_limit::CLOCK,
     frozen_stop::CLOCK,
@@ -97,6 +98,7 @@ pub(crate) const CLOCKS: [Clock; 12] = [
     idle_freeze::CLOCK,
     warm::CLOCK,
     release::CLOCK,
+    way_out::CLOCK,
     teardown::CLOCK,
 ];
 
@@ -106,7 +108,7 @@ pub fn all_rules() -> &'static [Rule] {
     &RULES
 }
 
-const RULES: [Rule; 48] = [
+const RULES: [Rule; 49] = [
     policies::RULE,
     start::RULE,
     interrupted::RULE,
@@ -133,6 +135,7 @@ const RULES: [Rule; 48] = [
     failed_wake::RULE,
     room::RULE,
     release::RULE,
+    way_out::RULE,
     frozen_stop::RULE,
     own_limit::RULE,
     stops_at::RULE,

@@ -1,6 +1,7 @@
 //! The life of one simulated box. Owns the agenda of what happens next, the driver's share of it, and the checks after
 //! every event; people are in `people`, crashes in `crash`.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,6 +33,8 @@ pub(super) enum Todo {
     Carry(Effect),
     /// Its answer arrives.
     Answer(OpId, Outcome),
+    /// What became of its way out is told.
+    WayOut(Option<Box<str>>),
     /// A call ends.
     End(CallId),
     /// The phones are frozen.
@@ -164,6 +167,9 @@ impl Life {
         match todo {
             Todo::Carry(effect) => {
                 let outcome = self.world.carry_out(&effect, &mut self.random)?;
+                if let Some(failure) = self.world.way_out(&effect) {
+                    self.agenda.push((self.now, Todo::WayOut(failure)));
+                }
                 let Some(op) = effect.op() else {
                     return Ok(());
                 };
@@ -175,6 +181,7 @@ impl Life {
                 self.answer(op, outcome)
             }
             Todo::Answer(op, outcome) => self.answer(op, outcome),
+            Todo::WayOut(failure) => self.step(Event::WayOut { failure }),
             Todo::End(call) => {
                 if let Some(at) = self.calls.iter().position(|under| *under == call) {
                     self.calls.swap_remove(at);
@@ -202,7 +209,7 @@ impl Life {
     pub(super) fn agenda_is_quiet(&self) -> bool {
         self.agenda.iter().all(|(_, todo)| match todo {
             Todo::Carry(_) => false,
-            Todo::Answer(..) | Todo::End(_) | Todo::PhonesFrozen => true,
+            Todo::Answer(..) | Todo::WayOut(_) | Todo::End(_) | Todo::PhonesFrozen => true,
         })
     }
 
@@ -354,7 +361,7 @@ impl Life {
         }
         let answers = self.agenda.iter().any(|(_, todo)| match todo {
             Todo::Answer(op, _) => self.sb.awaited() == Some(*op),
-            Todo::Carry(_) | Todo::End(_) | Todo::PhonesFrozen => false,
+            Todo::Carry(_) | Todo::WayOut(_) | Todo::End(_) | Todo::PhonesFrozen => false,
         });
         if self.sb.awaited().is_some() && !answers && self.sb.next_deadline().is_none() {
             return Err(format!(

@@ -203,6 +203,7 @@ pub(crate) fn no_wake_for_nothing(
         | Event::Gap { .. }
         | Event::Credits { .. }
         | Event::Warm { .. }
+        | Event::WayOut { .. }
         | Event::Tick => false,
     };
     if stood && woke && !wakes {

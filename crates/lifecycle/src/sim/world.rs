@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) files: bool,
     /// One effect in this many fails; 0: none does.
     pub(crate) trouble: u64,
+    /// How often a way out was made, or could not be.
+    ways_out: u64,
 }
 
 impl World {
@@ -35,6 +37,7 @@ impl World {
             runs: 0,
             files: false,
             trouble,
+            ways_out: 0,
         }
     }
 
@@ -113,6 +116,21 @@ impl World {
             Effect::Save { copy, .. } => return self.save(*copy),
             Effect::Reach | Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
         })
+    }
+
+    /// What became of the way out of a box that an effect let run, or whose way out it changed: where there is trouble, two in
+    /// three cannot be made.
+    pub(crate) fn way_out(&mut self, effect: &Effect) -> Option<Option<Box<str>>> {
+        let makes_it = matches!(
+            effect,
+            Effect::Boot { .. } | Effect::Release { .. } | Effect::Reach
+        );
+        if !makes_it || self.trouble == 0 || self.processes != Processes::Running {
+            return None;
+        }
+        self.ways_out += 1;
+        let fails = !self.ways_out.is_multiple_of(3);
+        Some(fails.then(|| format!("trouble {}", self.ways_out / 9).into()))
     }
 
     fn save(&self, copy: Option<CopyId>) -> Result<Outcome, String> {

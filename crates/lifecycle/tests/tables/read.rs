@@ -345,6 +345,10 @@ pub(crate) fn event(text: &str) -> Result<Event, String> {
         ["warm", keep] => Event::Warm {
             keep: *keep == "yes",
         },
+        ["wayout", "made"] => Event::WayOut { failure: None },
+        ["wayout", why @ ..] => Event::WayOut {
+            failure: Some(why.join(" ").into()),
+        },
         ["late", op] => Event::Outcome {
             op: OpId(op.parse().map_err(|_| format!("no number: `{op}`"))?),
             outcome: Outcome::Done,

@@ -64,6 +64,9 @@ pub(crate) fn cell(
             })
             .unwrap_or("-")
             .to_string(),
+        "wayout" => sb.way_out.as_ref().map_or_else(nothing, |failure| {
+            format!("{} x{}", failure.reason, failure.failures)
+        }),
         "preset" => match sb.policy.preset {
             Preset::Agent => "agent".to_string(),
             Preset::Router => "router".to_string(),

@@ -40,6 +40,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, "no_capacity"),
         Kind::WakeFailed => (StatusCode::SERVICE_UNAVAILABLE, "wake_failed"),
         Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),
+        Kind::EgressFailed => (StatusCode::SERVICE_UNAVAILABLE, "egress_failed"),
         Kind::NotReady => (StatusCode::CONFLICT, "not_ready"),
         Kind::SnapshotFailed => (StatusCode::CONFLICT, "snapshot_failed"),
         Kind::StartFailed => (StatusCode::INTERNAL_SERVER_ERROR, "start_failed"),
@@ -85,6 +86,9 @@ pub(super) fn meaning(kind: Kind) -> &'static str {
         Kind::NoCapacity => "The host is full.",
         Kind::WakeFailed => "The box could not be woken; its copy is whole.",
         Kind::FreezeFailed => "The box could not be frozen; it runs on.",
+        Kind::EgressFailed => {
+            "What the box may reach outside could not be made; it runs and reaches nothing outside."
+        }
         Kind::NotReady => "The command ended before it was up.",
         Kind::SnapshotFailed => "The snapshot could not be made; the box goes on as before.",
         Kind::StartFailed => "The box could not be started.",

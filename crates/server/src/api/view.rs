@@ -17,7 +17,6 @@ use serde_json::{Map, Value, json};
 use super::{App, capacity, wiring};
 use crate::commands::trouble::timestamp;
 use crate::commands::{Caller, Trouble};
-use crate::driver::Egress;
 use crate::driver::egress::Range;
 use crate::edge::Failure;
 use crate::engine::View;
@@ -193,7 +192,7 @@ impl App {
             scene_url: urls.scene(view.id(), record),
             web_url: urls.web(view.id(), record),
             private: record.private.then_some(true),
-            egress: Some(egress(&record.egress)),
+            egress: Some(egress(view)),
             environment: None,
             running: None,
             disk: None,
@@ -249,7 +248,9 @@ fn freeze(forecast: &Forecast) -> Option<rest::FreezeView> {
     })
 }
 
-fn egress(egress: &Egress) -> rest::EgressView {
+fn egress(view: &View) -> rest::EgressView {
+    let egress = &view.record.egress;
+    let failure = view.sandbox.way_out.as_deref();
     let texts = |ranges: &[Range]| ranges.iter().map(Range::to_string).collect();
     rest::EgressView {
         mode: if egress.open {
@@ -259,6 +260,10 @@ fn egress(egress: &Egress) -> rest::EgressView {
         },
         allow_out: texts(&egress.allow),
         deny_out: texts(&egress.deny),
+        failure: failure.map(|failure| rest::EgressFailureView {
+            error: failure.reason.to_string(),
+            retry_at: failure.at.map(timestamp),
+        }),
     }
 }
 

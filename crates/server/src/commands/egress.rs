@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use icebox_lifecycle::{BoxId, Outcome};
+use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{EgressMode, EgressRequest};
 use tokio::sync::oneshot;
 
@@ -18,7 +18,7 @@ use crate::record::AccountId;
 /// The most entries of one list.
 const LIST_MAX: usize = 1_000;
 /// How long a change waits until it is carried out; then it goes on by itself.
-const CHANGE_LIMIT: Duration = Duration::from_secs(60);
+const CHANGE_LIMIT: Duration = Duration::from_secs(90);
 
 impl Commands {
     /// What a box may reach about which nobody says anything.
@@ -95,20 +95,22 @@ impl Commands {
     pub(super) async fn carried_out(
         &self,
         id: BoxId,
-        heard: oneshot::Receiver<Outcome>,
+        heard: oneshot::Receiver<Option<Box<str>>>,
     ) -> Result<(), Trouble> {
-        let reason = match tokio::time::timeout(CHANGE_LIMIT, heard).await {
+        let what = match tokio::time::timeout(CHANGE_LIMIT, heard).await {
             // Nobody will say anything: it is carried out when the box next runs, or was so already.
-            Ok(Ok(Outcome::Done | Outcome::Gone { .. }) | Err(_)) => return Ok(()),
-            Ok(Ok(Outcome::Failed { reason } | Outcome::Refused { reason })) => reason,
-            Err(_) => "it is still under way".into(),
+            Ok(Ok(None) | Err(_)) => return Ok(()),
+            Ok(Ok(Some(reason))) => format!(
+                "could not be made, so that it reaches nothing outside for now: {reason}. It is tried again by itself, and \
+                 when you ask for it again"
+            ),
+            Err(_) => {
+                "is not made yet; `egress.failure` of the box says so if it cannot be".to_owned()
+            }
         };
         Err(Trouble::new(
-            Kind::Busy,
-            format!(
-                "what box {id} may reach is recorded, but could not be carried out, and it reaches nothing outside for now: \
-                 {reason}. Ask for it again"
-            ),
+            Kind::EgressFailed,
+            format!("what box {id} may reach is recorded, but {what}"),
         ))
     }
 }

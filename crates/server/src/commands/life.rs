@@ -135,6 +135,7 @@ impl Commands {
         let answer = answer.map_err(|error| ask(error, id))?;
         if changes_egress {
             self.carried_out(id, heard).await?;
+            return Ok(self.0.engine.views().get(id).unwrap_or(answer.view));
         }
         Ok(answer.view)
     }

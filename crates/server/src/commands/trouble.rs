@@ -44,6 +44,8 @@ pub enum Kind {
     WakeFailed,
     /// The freeze failed; the box runs on (rule 4.9).
     FreezeFailed,
+    /// What a box may reach could not be made; it reaches nothing (rule 5.12).
+    EgressFailed,
     /// A command ended before it was up.
     NotReady,
     /// The box could not be started.
@@ -81,7 +83,7 @@ pub struct Trouble {
 
 /// How much of a name that means nothing is shown, in characters.
 const SHOWN: usize = 64;
-/// When to come back after a wake that failed.
+/// When to come back after a wake that failed, or a way out that could not be made.
 const RETRY_WAKE_SEC: u32 = 5;
 /// When to come back after a freeze that failed.
 const RETRY_FREEZE_SEC: u32 = 60;
@@ -103,7 +105,7 @@ impl Trouble {
             text: text.into(),
             more: Map::new(),
             retry_after_sec: match kind {
-                Kind::WakeFailed => Some(RETRY_WAKE_SEC),
+                Kind::WakeFailed | Kind::EgressFailed => Some(RETRY_WAKE_SEC),
                 Kind::FreezeFailed => Some(RETRY_FREEZE_SEC),
                 Kind::NoCapacity => Some(RETRY_CAPACITY_SEC),
                 Kind::Busy | Kind::UnderWay => Some(RETRY_BUSY_SEC),

@@ -369,7 +369,9 @@ impl Subject<'_> {
     }
 
     async fn unknown_boxes(&self, id: BoxId) {
-        let gone = |result: Result<(), DriverError>| matches!(result, Err(DriverError::Gone(_)));
+        fn gone<T>(result: Result<T, DriverError>) -> bool {
+            matches!(result, Err(DriverError::Gone(_)))
+        }
         assert!(gone(self.driver.freeze(id, FreezeMode::Copy(FIRST)).await));
         assert!(gone(self.driver.thaw(id, FIRST).await));
         assert!(gone(self.driver.release(id, &Egress::default()).await));
@@ -411,7 +413,8 @@ impl Subject<'_> {
     }
 
     async fn boot(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
-        self.driver.boot(&spec(id, None), keep_files).await
+        let booted = self.driver.boot(&spec(id, None), keep_files).await;
+        booted.map(drop)
     }
 
     async fn frozen_to_disk(&self, id: BoxId, copy: CopyId) {

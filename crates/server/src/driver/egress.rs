@@ -107,11 +107,16 @@ impl Range {
         address.to_bits() & mask(self.bits) == self.first.to_bits()
     }
 
+    /// Whether all of `other` are among them.
+    #[must_use]
+    pub fn holds(&self, other: &Self) -> bool {
+        self.bits <= other.bits && self.has(other.first)
+    }
+
     /// Whether all of them are in one private network.
     #[must_use]
     pub fn is_private(&self) -> bool {
-        let holds = |network: &Range| network.bits <= self.bits && network.has(self.first);
-        PRIVATE.iter().any(holds)
+        PRIVATE.iter().any(|network| network.holds(self))
     }
 }
 

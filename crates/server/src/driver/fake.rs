@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BOXD_PORT, BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
-    NoConnection, NoListener, Origin, Stream,
+    NoConnection, NoListener, Origin, Reaches, Stream,
 };
 
 use memory::{Ended, Memory, Running};
@@ -58,6 +58,8 @@ struct World {
     done: Vec<(Step, BoxId)>,
     cannot_checkpoint: Option<String>,
     no_way_out: Option<String>,
+    /// Why no way out can be made at the moment.
+    broken_way_out: Option<String>,
 }
 
 /// One box of the world.
@@ -68,6 +70,8 @@ struct FakeBox {
     copies: BTreeMap<CopyId, Memory>,
     /// What it reaches outside.
     egress: Egress,
+    /// Why that is not what it may.
+    lacks: Option<String>,
     /// Ends the connections into the box.
     connected: CancellationToken,
     /// What is known of its end, once its first process ended.
@@ -244,6 +248,7 @@ impl FakeBox {
             memory: Memory::default(),
             copies: BTreeMap::new(),
             egress: Egress::default(),
+            lacks: None,
             connected: CancellationToken::new(),
             ended: None,
             programs: HashMap::new(),
@@ -289,13 +294,12 @@ impl Driver for Fake {
         }
     }
 
-    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<Reaches, DriverError> {
         let id = spec.id;
         let origin = spec.origin.filter(|_| !keep_files);
         let egress = spec.egress.clone();
         let act = move |world: &mut World| {
             let mut fresh = FakeBox::running();
-            fresh.egress = egress;
             if let Some(Origin { snapshot, memory }) = origin {
                 let gone = || DriverError::Gone(format!("there is no snapshot {snapshot}"));
                 let from = world.snapshots.get(&snapshot).cloned().ok_or_else(gone)?;
@@ -313,9 +317,10 @@ impl Driver for Fake {
                 }
             }
             world.boxes.insert(id, fresh);
-            Ok(())
+            world.settle(id, egress)
         };
-        self.play(Step::Boot, id, act).await
+        self.play(Step::Boot, id, act).await?;
+        Ok(self.reaches(id))
     }
 
     async fn freeze(&self, id: BoxId, mode: FreezeMode) -> Result<(), DriverError> {
@@ -341,7 +346,7 @@ impl Driver for Fake {
             .await
     }
 
-    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError> {
         let egress = egress.clone();
         let act = move |world: &mut World| {
             let found = world.get(id)?;
@@ -349,22 +354,20 @@ impl Driver for Fake {
                 return Err(DriverError::Gone("nothing of it stands".to_owned()));
             }
             found.processes = Processes::Running;
-            found.egress = egress;
-            Ok(())
+            world.settle(id, egress)
         };
-        self.play(Step::Release, id, act).await
+        self.play(Step::Release, id, act).await?;
+        Ok(self.reaches(id))
     }
 
-    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError> {
         let egress = egress.clone();
-        let act = move |world: &mut World| {
-            let found = world.boxes.get_mut(&id);
-            if let Some(found) = found.filter(|found| found.processes == Processes::Running) {
-                found.egress = egress;
-            }
-            Ok(())
+        let act = move |world: &mut World| match world.boxes.get(&id) {
+            Some(found) if found.processes == Processes::Running => world.settle(id, egress),
+            Some(_) | None => Ok(()),
         };
-        self.play(Step::Reach, id, act).await
+        self.play(Step::Reach, id, act).await?;
+        Ok(self.reaches(id))
     }
 
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {

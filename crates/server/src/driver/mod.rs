@@ -29,8 +29,8 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Makes the box run and waits until its daemon answers. Without `keep_files` the box starts from its
     /// image, or from its origin, and leftovers of an earlier try are removed; with it, processes start anew on the files that
-    /// are there.
-    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError>;
+    /// are there. Where its way out cannot be made it runs without one.
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<Reaches, DriverError>;
 
     /// Stops everything in the box and, with [`FreezeMode::Copy`], writes a checksummed, fsynced copy of
     /// it. Whatever comes of it, the box then stands still in RAM, whole, unless the error is
@@ -48,11 +48,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Lets a standing box run and sets right what stood still (rule 5.10); returns when its daemon
     /// answers. It reaches outside what `egress` says, which may have changed since; where that cannot be made, nothing.
     /// The caller has recorded before that the box has no copy any more.
-    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError>;
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError>;
 
     /// Lets a running box reach this from now on: connections to what it may not reach any more end. A box that does not run
-    /// is left as it is. When it fails the box reaches nothing.
-    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError>;
+    /// is left as it is. An error: it could not even be kept from what it reached before.
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError>;
 
     /// Removes everything of the box, or with `keep_files` everything but its files. Succeeds when there
     /// is nothing left to remove. A failing step does not skip the next ones (rule 6.11).
@@ -76,6 +76,9 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Every snapshot this driver has anything of, whole or not.
     async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError>;
+
+    /// The server ends. Boxes run on; what none of them needs is taken back from this host.
+    async fn leave(&self) {}
 
     /// Every box this driver has anything of, after work that an earlier server left under way (a dump, a
     /// restore) has come to its end.
@@ -112,6 +115,15 @@ pub trait Driver: Send + Sync + 'static {
 pub trait Listener: Send {
     /// The next one. An error: it takes no more, since the box stands still or is gone.
     async fn accept(&mut self) -> io::Result<Stream>;
+}
+
+/// What a box that runs reaches outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reaches {
+    /// What it may.
+    AsAsked,
+    /// Nothing, although it may: its way out could not be made, for this reason.
+    Nothing(String),
 }
 
 /// What a box has used.

@@ -17,8 +17,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::inbox::{Message, Sender};
 use super::views::View;
+use super::way_out::Heard;
 use crate::boxd::Boxds;
-use crate::driver::{BoxSpec, Driver, DriverError, FreezeMode};
+use crate::driver::{BoxSpec, Driver, DriverError, FreezeMode, Reaches};
 
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 /// A boot that has to copy files first.
@@ -123,13 +124,8 @@ impl Effects {
         }
     }
 
-    /// Starts one. Exactly one [`Message::Done`] comes of it; those who hear of it besides may be gone by then.
-    pub(super) fn launch(
-        &mut self,
-        view: &View,
-        effect: Effect,
-        hears: Vec<oneshot::Sender<Outcome>>,
-    ) {
+    /// Starts one. Exactly one [`Message::Done`] comes of it, and before it what became of the way out, where it made one.
+    pub(super) fn launch(&mut self, view: &View, effect: Effect, hears: Vec<Heard>) {
         let id = view.id();
         let spec = spec(view);
         let copy = good_copy(&view.sandbox.state);
@@ -155,6 +151,7 @@ impl Effects {
                 wait_for(before, &effect).await;
             }
             let op = effect.op();
+            let changes = effect == Effect::Reach;
             let saves = if let Effect::Save { snapshot, .. } = effect {
                 Some(snapshot)
             } else {
@@ -168,24 +165,25 @@ impl Effects {
                 let boots = matches!(effect, Effect::Boot { .. });
                 let runs = boots || matches!(effect, Effect::Release { .. });
                 unwire(&boxds, id, &effect).await;
-                let mut outcome = act(driver, spec, copy, effect, &counted).await;
+                let (mut outcome, reaches) = act(driver, spec, copy, effect, &counted).await;
                 if let Some(settings) = settings.filter(|_| boots && outcome == Outcome::Done) {
                     outcome = configure(&boxds, id, settings).await;
                 }
                 if runs && outcome == Outcome::Done {
                     boxds.wires().open(id, &record).await;
                 }
-                outcome
+                (outcome, reaches)
             });
             let act = AbortOnDropHandle::new(act);
-            let outcome = tokio::select! {
-                done = act => done.unwrap_or_else(|error| failed(format!("the driver broke down: {error}"))),
-                () = cancel.cancelled() => failed("it was overtaken by a stop".to_owned()),
+            let (outcome, reaches) = tokio::select! {
+                done = act => done.unwrap_or_else(|error| broke_down(&error)),
+                () = cancel.cancelled() => (failed("it was overtaken by a stop".to_owned()), None),
             };
-            drop(over);
-            for hears in hears {
-                let _ = hears.send(outcome.clone());
+            if let Some(failure) = way_out(changes, &outcome, reaches) {
+                // Before the next effect on the box can say otherwise. The inbox is as below.
+                let _ = inbox.send(Message::WayOut(id, failure, hears)).await;
             }
+            drop(over);
             if let Some(snapshot) = saves {
                 let result = saved(&outcome, bytes.load(Ordering::Relaxed));
                 // As below.
@@ -214,21 +212,30 @@ async fn wait_for(before: Lane, effect: &Effect) {
     let _ = last_over.await;
 }
 
+/// Gives how it went, and of what lets a box run, or changes what it reaches, what it reaches now.
 async fn act(
     driver: Arc<dyn Driver>,
     spec: BoxSpec,
     copy: Option<CopyId>,
     effect: Effect,
     bytes: &AtomicU64,
-) -> Outcome {
+) -> (Outcome, Option<Reaches>) {
     let id = spec.id;
-    match effect {
+    let outcome = match effect {
         Effect::Boot { keep_files, .. } => {
             let limit = match spec.origin {
                 Some(_) if !keep_files => SEED_LIMIT,
                 Some(_) | None => BOOT_LIMIT,
             };
-            within(limit, "boot", driver.boot(&spec, keep_files)).await
+            return split(within(limit, "boot", driver.boot(&spec, keep_files)).await);
+        }
+        Effect::Release { .. } => {
+            let release = driver.release(id, &spec.egress);
+            return split(within(RELEASE_LIMIT, "release", release).await);
+        }
+        Effect::Reach => {
+            let reach = driver.reach(id, &spec.egress);
+            return split(within(REACH_LIMIT, "change of what it may reach", reach).await);
         }
         Effect::Save { snapshot, copy } => {
             let save = async {
@@ -238,37 +245,54 @@ async fn act(
             };
             within(SAVE_LIMIT, "snapshot", save).await
         }
-        Effect::Freeze { copy, ram_only, .. } => freeze(&*driver, id, copy, ram_only).await,
+        Effect::Freeze { copy, ram_only, .. } => {
+            return (freeze(&*driver, id, copy, ram_only).await, None);
+        }
         Effect::Evict { .. } => match copy {
             Some(copy) => within(EVICT_LIMIT, "evict", driver.evict(id, copy)).await,
             // Only the files are kept, so there is no copy to check.
             None => within(EVICT_LIMIT, "evict", driver.destroy(id, true)).await,
         },
         Effect::Thaw { copy, .. } => within(THAW_LIMIT, "thaw", driver.thaw(id, copy)).await,
-        Effect::Release { .. } => {
-            within(RELEASE_LIMIT, "release", driver.release(id, &spec.egress)).await
-        }
-        Effect::Reach => {
-            let reach = driver.reach(id, &spec.egress);
-            let outcome = within(REACH_LIMIT, "change of what it may reach", reach).await;
-            if let Outcome::Failed { reason } | Outcome::Refused { reason } = &outcome {
-                tracing::warn!(%id, %reason, "the box reaches nothing outside until it next freezes");
-            }
-            outcome
-        }
         Effect::Destroy { keep_files, .. } => {
             within(DESTROY_LIMIT, "destroy", driver.destroy(id, keep_files)).await
         }
         Effect::DropCopy { copy } => {
-            let outcome = within(DESTROY_LIMIT, "drop a copy", driver.drop_copy(id, copy)).await;
-            if let Outcome::Failed { reason } | Outcome::Refused { reason } = &outcome {
-                tracing::warn!(%id, copy = copy.0, %reason, "a copy is still there; the next destroy takes it");
+            let dropped = within(DESTROY_LIMIT, "drop a copy", driver.drop_copy(id, copy)).await;
+            if let Err(Outcome::Failed { reason } | Outcome::Refused { reason }) = &dropped {
+                tracing::warn!(%id, copy = copy.0, %reason, "a copy is still there; the next freeze or destroy takes it");
             }
-            outcome
+            dropped
         }
         // No recorder and no phones yet: there is nothing to stop.
-        Effect::StopRecording | Effect::FreezePhones => Outcome::Done,
+        Effect::StopRecording | Effect::FreezePhones => Ok(()),
+    };
+    (outcome.err().unwrap_or(Outcome::Done), None)
+}
+
+/// How it went, and what the box reaches.
+fn split(ran: Result<Reaches, Outcome>) -> (Outcome, Option<Reaches>) {
+    match ran {
+        Ok(reaches) => (Outcome::Done, Some(reaches)),
+        Err(outcome) => (outcome, None),
     }
+}
+
+/// What is to be told of the way out of a box: why it has none although it should, if that is so. A change that did not come
+/// to its end is as one that could not be made.
+fn way_out(changes: bool, outcome: &Outcome, reaches: Option<Reaches>) -> Option<Option<Box<str>>> {
+    match (reaches, outcome) {
+        (Some(Reaches::AsAsked), _) => Some(None),
+        (Some(Reaches::Nothing(reason)), _) => Some(Some(reason.into())),
+        (None, Outcome::Failed { reason } | Outcome::Refused { reason }) if changes => {
+            Some(Some(reason.clone()))
+        }
+        (None, _) => None,
+    }
+}
+
+fn broke_down(error: &tokio::task::JoinError) -> (Outcome, Option<Reaches>) {
+    (failed(format!("the driver broke down: {error}")), None)
 }
 
 /// What came of a snapshot: its size, or why there is none.
@@ -313,8 +337,8 @@ async fn freeze(driver: &dyn Driver, id: BoxId, copy: CopyId, ram_only: bool) ->
     } else {
         FreezeMode::Copy(copy)
     };
-    let outcome = within(FREEZE_LIMIT, "freeze", driver.freeze(id, mode)).await;
-    match (outcome, cannot) {
+    let frozen = within(FREEZE_LIMIT, "freeze", driver.freeze(id, mode)).await;
+    match (frozen.err().unwrap_or(Outcome::Done), cannot) {
         (Outcome::Done, Some(reason)) if !ram_only => Outcome::Refused {
             reason: reason.into(),
         },
@@ -322,24 +346,24 @@ async fn freeze(driver: &dyn Driver, id: BoxId, copy: CopyId, ram_only: bool) ->
     }
 }
 
-async fn within(
+async fn within<T>(
     limit: Duration,
     what: &str,
-    work: impl Future<Output = Result<(), DriverError>>,
-) -> Outcome {
+    work: impl Future<Output = Result<T, DriverError>>,
+) -> Result<T, Outcome> {
     match tokio::time::timeout(limit, work).await {
-        Ok(Ok(())) => Outcome::Done,
-        Ok(Err(DriverError::Refused(reason))) => Outcome::Refused {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(DriverError::Refused(reason))) => Err(Outcome::Refused {
             reason: reason.into(),
-        },
-        Ok(Err(DriverError::Failed(reason))) => failed(reason),
-        Ok(Err(DriverError::Gone(reason))) => Outcome::Gone {
+        }),
+        Ok(Err(DriverError::Failed(reason))) => Err(failed(reason)),
+        Ok(Err(DriverError::Gone(reason))) => Err(Outcome::Gone {
             reason: reason.into(),
-        },
-        Err(_) => failed(format!(
+        }),
+        Err(_) => Err(failed(format!(
             "the {what} was not over after {} s",
             limit.as_secs()
-        )),
+        ))),
     }
 }
 

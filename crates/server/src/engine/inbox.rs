@@ -12,6 +12,7 @@ use super::credits::{AccountChange, AccountReply};
 use super::room::Full;
 use super::saves::{NewSnapshot, SaveReply, UnsaveReply};
 use super::views::View;
+use super::way_out::Heard;
 use crate::driver::Egress;
 use crate::record::{E2b, Record};
 use crate::store::HistoryStep;
@@ -54,6 +55,8 @@ pub(super) enum Message {
     Unsaved(SnapshotId),
     /// Something happened; nobody waits for it.
     Event(BoxId, Event),
+    /// What became of the way out of a box, and who waits to hear of it.
+    WayOut(BoxId, Option<Box<str>>, Vec<Heard>),
     /// An effect came to its end; with the operation that it answers, if any.
     Done(BoxId, Option<OpId>, Outcome),
     /// The first process of a running box ended, as the watch with this number saw.
@@ -177,7 +180,7 @@ pub struct Patch {
     /// Only who has a link may look at its URLs (rule 8.8).
     pub private: Option<bool>,
     /// What it may reach outside, and who hears how that went if it has to be carried out at once.
-    pub egress: Option<(Egress, oneshot::Sender<Outcome>)>,
+    pub egress: Option<(Egress, Heard)>,
     /// A secret for its links, and whether it takes the place of one that is there.
     pub link_secret: Option<(String, bool)>,
     /// What becomes of its services and its scene.

@@ -21,6 +21,7 @@ mod turn;
 mod views;
 mod warm;
 mod watch;
+mod way_out;
 mod wiring;
 mod work;
 

@@ -20,9 +20,11 @@ impl Core {
         commands.extend(policy.map(|policy| Command::SetPolicy(Box::new(policy))));
         commands.extend(patch.keep.map(Command::Keep));
         let before = self.work(turn, id).ok_or(AskError::NotFound)?;
+        // The same again changes nothing, but tries what could not be made.
+        let lacks = before.sandbox.way_out.is_some();
         let egress = patch
             .egress
-            .filter(|(egress, _)| *egress != before.record.egress);
+            .filter(|(egress, _)| lacks || *egress != before.record.egress);
         commands.extend(egress.is_some().then_some(Command::Reach));
         // All of it or nothing: a refusal comes before the first change.
         for command in &commands {

@@ -84,6 +84,7 @@ impl Loop {
                     | Message::Unsave(..)
                     | Message::Unsaved(_)
                     | Message::Event(..)
+                    | Message::WayOut(..)
                     | Message::Done(..)
                     | Message::Exited(..) => self.core.take(&mut turn, message),
                 }

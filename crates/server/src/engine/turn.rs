@@ -25,6 +25,7 @@ use super::saves::{SaveChanges, Saves};
 use super::views::Views;
 use super::warm::Warm;
 use super::watch::Watches;
+use super::way_out::Hears;
 use super::work::{Work, deadline};
 use super::{Counters, Parts, Shown};
 use crate::clock::Clock;
@@ -73,11 +74,13 @@ pub(super) struct Turn {
     pub(super) work: BTreeMap<BoxId, Work>,
     pub(super) replies: Vec<Waiting>,
     /// What to take up again if the commit fails.
-    again: Vec<Message>,
+    pub(super) again: Vec<Message>,
     pub(super) due: Vec<BoxId>,
     pub(super) removed: Vec<BoxId>,
     /// What calls came to.
     pub(super) steps: Vec<(BoxId, HistoryStep)>,
+    /// Who hears what became of a way out, once it shows.
+    pub(super) hears: Hears,
     /// How many calls ended for which somebody may wait.
     ended: u64,
     pub(super) books: Books,
@@ -158,6 +161,7 @@ impl Core {
             due: Vec::new(),
             removed: Vec::new(),
             steps: Vec::new(),
+            hears: Hears::default(),
             ended: 0,
             books: Books::default(),
             saves: SaveChanges::default(),
@@ -201,6 +205,7 @@ impl Core {
                 turn.again.push(Message::Event(id, event.clone()));
                 self.step(turn, id, event);
             }
+            Message::WayOut(id, failure, hears) => self.way_out(turn, id, failure, hears),
             Message::Step(id, step) => turn.remember(id, step),
             Message::Account(change, reply) => self.change_account(turn, *change, reply),
             Message::Save(new, reply) => self.save(turn, *new, reply),
@@ -449,6 +454,7 @@ impl Core {
             let _ = waiting.reply.send(answer);
         }
         self.ends.show(turn.ended);
+        turn.hears.tell();
         Ok(())
     }
 
@@ -463,6 +469,7 @@ impl Core {
         }
         // Nobody waits longer for an end that cannot be written now; it is taken up again.
         self.ends.show(turn.ended);
+        turn.hears.tell();
         self.settle_room();
         self.give_up_accounts(turn.books, turn.now);
         Self::give_up_snapshots(turn.saves);

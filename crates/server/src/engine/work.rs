@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use icebox_lifecycle::rules::listed::LISTED_MS;
+use icebox_lifecycle::rules::way_out;
 use icebox_lifecycle::state::End;
 use icebox_lifecycle::time::Ms;
-use icebox_lifecycle::{
-    Change, Decision, Effect, Event, Outcome, Reason, Sandbox, State, Status, Time,
-};
-use tokio::sync::oneshot;
+use icebox_lifecycle::{Change, Decision, Effect, Event, Reason, Sandbox, State, Status, Time};
 
 use super::views::View;
+use super::way_out::Heard;
 use crate::record::Record;
 use crate::store::{Announced, ERROR_LEN, Ending, HistoryStep, Put, SUMMARY_LEN, cut};
 
@@ -30,11 +29,11 @@ pub(super) struct Work {
     pub(super) changed: Change,
     pub(super) effects: Vec<Effect>,
     pub(super) reasons: Vec<Reason>,
-    /// One event for each change of its status, with the rule that made it.
+    /// One event for each change of its status, and for news of its way out, with the rule that made it.
     pub(super) told: Vec<Announced>,
     pub(super) steps: Vec<HistoryStep>,
     /// Who hears how a change of what it may reach was carried out.
-    pub(super) reaching: Vec<oneshot::Sender<Outcome>>,
+    pub(super) reaching: Vec<Heard>,
 }
 
 impl Work {
@@ -141,6 +140,18 @@ impl Work {
                 body: serde_json::json!({ "from": from, "text": text }).to_string(),
             });
         }
+        let of_way_out = decision
+            .reasons
+            .iter()
+            .filter(|it| it.rule == way_out::RULE.number);
+        self.told.extend(of_way_out.map(|reason| Announced {
+            at: now,
+            account: self.record.account,
+            id: self.sandbox.id,
+            kind: "egress".to_owned(),
+            rule: Some(reason.rule),
+            body: serde_json::json!({ "text": reason.text }).to_string(),
+        }));
         self.changed = self.changed.max(decision.changed);
         self.effects.extend(decision.effects);
         self.reasons.extend(decision.reasons);

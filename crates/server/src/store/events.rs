@@ -16,7 +16,7 @@ pub struct Announced {
     pub account: AccountId,
     /// Which box.
     pub id: BoxId,
-    /// The status it went to.
+    /// The status it went to, or `egress` for news of its way out.
     pub kind: String,
     /// The rule that decided it, if one did.
     pub rule: Option<&'static str>,
@@ -33,7 +33,7 @@ pub struct Told {
     pub at: Time,
     /// Which box, by id.
     pub id: String,
-    /// The status it went to.
+    /// The status it went to, or `egress` for news of its way out.
     pub kind: String,
     /// The rule that decided it.
     pub rule: Option<String>,

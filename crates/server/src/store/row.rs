@@ -143,6 +143,8 @@ struct SandboxRow<P> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     freeze_failure: Option<RetryRow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    way_out: Option<RetryRow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     retry: Option<RetryRow>,
     meter: MeterRow,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,6 +219,7 @@ impl From<&Sandbox> for SandboxRow<PolicyRow> {
             credits,
             after_phones,
             freeze_failure,
+            way_out,
             retry,
             meter,
             kept_until,
@@ -238,6 +241,7 @@ impl From<&Sandbox> for SandboxRow<PolicyRow> {
             credits: *credits,
             after_phones: after_phones.map(Into::into),
             freeze_failure: freeze_failure.as_deref().map(Into::into),
+            way_out: way_out.as_deref().map(Into::into),
             retry: retry.as_deref().map(Into::into),
             meter: meter.into(),
             kept_until: kept_until.map(|at| at.0),
@@ -272,6 +276,7 @@ impl<P> SandboxRow<P> {
             credits: self.credits,
             after_phones: self.after_phones.map(Into::into),
             freeze_failure: self.freeze_failure.map(|retry| Box::new(retry.into())),
+            way_out: self.way_out.map(|retry| Box::new(retry.into())),
             retry: self.retry.map(|retry| Box::new(retry.into())),
             meter: self.meter.into(),
             kept_until: self.kept_until.map(Time),

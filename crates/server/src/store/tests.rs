@@ -83,6 +83,7 @@ fn full(state: State) -> Sandbox {
         at: Some(Time(12)),
         reason: "full".into(),
     }));
+    sandbox.way_out = sandbox.freeze_failure.clone();
     sandbox.retry = sandbox.freeze_failure.clone();
     sandbox.kept_until = Some(Time(13));
     sandbox.credits = false;

@@ -13,7 +13,7 @@ use crate::store::{Delivery, Hook, HookChange};
 
 /// Webhooks of one account.
 const MOST: usize = 20;
-/// What events may be about: the statuses a box goes to.
+/// What events may be about: the statuses a box goes to, and news of its way out.
 const KINDS: &[&str] = &[
     "claimed",
     "starting",
@@ -26,6 +26,7 @@ const KINDS: &[&str] = &[
     "terminated",
     "interrupted",
     "error",
+    "egress",
 ];
 
 /// What came of a test.

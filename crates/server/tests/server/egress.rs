@@ -141,20 +141,135 @@ async fn forks_and_snapshots_have_it_too() {
     }
 }
 
+/// The news of ways out that were told.
+async fn told(rig: &Rig) -> Vec<String> {
+    let page = rig.get("/v1/events").await;
+    assert_eq!(page.status, 200);
+    let events = page.bytes.split(|byte| *byte == b'\n');
+    let events = events.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let of_way_out = events.filter(|event| event["kind"] == "egress");
+    of_way_out
+        .map(|event| {
+            assert_eq!(
+                (&event["rule"], &event["from"]),
+                (&json!("5.12"), &Value::Null)
+            );
+            event["text"].as_str().unwrap().to_owned()
+        })
+        .collect()
+}
+
 #[tokio::test]
-async fn a_change_that_cannot_be_carried_out_says_so() {
+async fn a_change_that_cannot_be_made_says_so_and_is_tried_again() {
     let rig = Rig::new().await;
     let id = started(&rig, json!({})).await;
-    rig.fake
-        .next(Step::Reach, Behaviour::Fail("no rules".to_owned()));
-    let refused = patch(&rig, id, json!({"mode": "none"})).await;
-    assert!(!refused.status.is_success());
+    rig.fake.break_way_out(Some("no rules"));
+    let setting = json!({"allowOut": ["1.1.1.1"]});
+    let text = patch(&rig, id, setting.clone())
+        .await
+        .error(503, "egress_failed");
     assert!(
-        refused.json["error"].as_str().unwrap().contains("no rules"),
-        "{}",
-        refused.json
+        text.contains("no rules") && text.contains("tried again"),
+        "{text}"
     );
-    assert_eq!(shown(&rig, id).await, json!({"mode": "none"}));
+    assert_eq!(rig.fake.egress(id), Some(Egress::default()));
+    let egress = shown(&rig, id).await;
+    assert_eq!(
+        (&egress["mode"], &egress["allowOut"]),
+        (&json!("none"), &json!(["1.1.1.1"]))
+    );
+    assert_eq!(egress["failure"]["error"], "no rules");
+    // The very same is no change, and yet it is tried.
+    let asked = rig.fake.count(Step::Reach);
+    patch(&rig, id, setting).await.error(503, "egress_failed");
+    assert_eq!(rig.fake.count(Step::Reach), asked + 1);
+    // By itself it is, too; each reason is told once.
+    rig.advance(60).await;
+    assert!(rig.fake.count(Step::Reach) > asked + 2);
+    rig.fake.break_way_out(None);
+    rig.advance(60).await;
+    assert_eq!(rig.fake.egress(id), Some(only(&["1.1.1.1"])));
+    assert_eq!(
+        shown(&rig, id).await,
+        json!({"mode": "none", "allowOut": ["1.1.1.1"]})
+    );
+    let tried = rig.fake.count(Step::Reach);
+    rig.advance(600).await;
+    assert_eq!(
+        rig.fake.count(Step::Reach),
+        tried,
+        "there was nothing to try"
+    );
+    assert_eq!(
+        told(&rig).await,
+        [
+            "it reaches nothing outside, trying again: no rules",
+            "it reaches outside what it may"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_change_that_the_driver_did_not_finish_counts_as_one_that_could_not_be_made() {
+    let rig = Rig::new().await;
+    let id = started(&rig, json!({})).await;
+    for (behaviour, why) in [
+        (Behaviour::Fail("it hangs".to_owned()), "it hangs"),
+        (Behaviour::Panic, "broke down"),
+    ] {
+        rig.fake.next(Step::Reach, behaviour);
+        let none = json!({"mode": "none"});
+        let text = patch(&rig, id, none).await.error(503, "egress_failed");
+        assert!(text.contains(why), "{text}");
+        rig.advance(5).await;
+        assert_eq!(rig.fake.egress(id), Some(Egress::default()));
+        patch(&rig, id, json!({})).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_box_starts_and_wakes_without_its_way_out_and_says_so() {
+    let mut rig = Rig::new().await;
+    rig.fake.break_way_out(Some("no nft"));
+    let view = rig.post("/v1/boxes", json!({})).await.expect(201);
+    let id = BoxId::parse(view["id"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        (&view["status"], &view["egress"]["failure"]["error"]),
+        (&json!("ready"), &json!("no nft"))
+    );
+    let notice = view["notices"][0].as_str().unwrap();
+    assert!(
+        notice.contains("reaches nothing outside") && notice.contains("no nft"),
+        "{notice}"
+    );
+    let why = view["why"].as_array().unwrap();
+    assert!(why.iter().any(|why| why["rule"] == "5.12"), "{view}");
+    rig.fake.break_way_out(None);
+    rig.advance(5).await;
+    assert_eq!(shown(&rig, id).await, json!({"mode": "open"}));
+    assert_eq!(rig.fake.egress(id), Some(Egress::open()));
+    // A wake is as a start; while it is frozen, nothing is tried and nothing is wrong.
+    rig.fake.break_way_out(Some("no nft"));
+    let path = |what: &str| format!("/v1/boxes/{id}/{what}");
+    rig.post(&path("freeze"), json!({})).await.expect(200);
+    rig.exec(id, "true").await.expect(200);
+    assert_eq!(shown(&rig, id).await["failure"]["error"], "no nft");
+    rig.post(&path("freeze"), json!({})).await.expect(200);
+    assert_eq!(shown(&rig, id).await, json!({"mode": "open"}));
+    let tried = rig.fake.count(Step::Reach);
+    rig.advance(60).await;
+    assert_eq!(rig.fake.count(Step::Reach), tried);
+    // It outlives the server, and so does the end of it.
+    rig.exec(id, "true").await.expect(200);
+    rig.restart().await;
+    assert_eq!(shown(&rig, id).await["failure"]["error"], "no nft");
+    rig.fake.break_way_out(None);
+    rig.advance(300).await;
+    assert_eq!(shown(&rig, id).await, json!({"mode": "open"}));
+    // A box that may reach nothing lacks nothing.
+    rig.fake.break_way_out(Some("no nft"));
+    let closed = started(&rig, json!({"egress": {"mode": "none"}})).await;
+    assert_eq!(shown(&rig, closed).await, json!({"mode": "none"}));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use icebox_server::clock::Clock;
 use icebox_server::driver::fake::Fake;
 use icebox_server::driver::{
     BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
-    NoConnection, NoListener, Stream,
+    NoConnection, NoListener, Reaches, Stream,
 };
 use icebox_server::engine::{Engine, Parts};
 use icebox_server::store::{Batch, Put, Store};
@@ -99,7 +99,7 @@ impl Driver for AllFrozen {
     fn capabilities(&self) -> Capabilities {
         Fake::new().capabilities()
     }
-    async fn boot(&self, _: &BoxSpec, _: bool) -> Result<(), DriverError> {
+    async fn boot(&self, _: &BoxSpec, _: bool) -> Result<Reaches, DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
     async fn freeze(&self, _: BoxId, _: FreezeMode) -> Result<(), DriverError> {
@@ -111,11 +111,11 @@ impl Driver for AllFrozen {
     async fn thaw(&self, _: BoxId, _: CopyId) -> Result<(), DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
-    async fn release(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
+    async fn release(&self, _: BoxId, _: &Egress) -> Result<Reaches, DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
 
-    async fn reach(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
+    async fn reach(&self, _: BoxId, _: &Egress) -> Result<Reaches, DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
     async fn destroy(&self, _: BoxId, _: bool) -> Result<(), DriverError> {

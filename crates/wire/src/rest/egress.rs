@@ -1,7 +1,10 @@
 //! What a box may reach outside.
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::schema::Moment;
 
 /// `egress` in a request. In a change it takes the place of the whole setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +33,7 @@ pub enum EgressMode {
     Open,
 }
 
-/// `egress` of a box.
+/// `egress` of a box: what it may reach, and whether that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressView {
@@ -42,4 +45,19 @@ pub struct EgressView {
     /// What it does not reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny_out: Vec<String>,
+    /// There while none of that could be made: the box runs and reaches nothing outside (rule 5.12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<EgressFailureView>,
+}
+
+/// Why a box reaches nothing outside although it may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressFailureView {
+    /// What went wrong.
+    pub error: String,
+    /// When it is tried again; absent while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Moment>")]
+    pub retry_at: Option<Timestamp>,
 }

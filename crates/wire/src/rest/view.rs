@@ -403,7 +403,7 @@ pub struct StepView {
     pub error: Option<String>,
 }
 
-/// One line of `GET /v1/events`: the state of a box changed.
+/// One line of `GET /v1/events`: the state of a box changed, or it lost or has got its way out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// Its number: later events have larger ones. Hand it in as `since` to read on.
@@ -414,9 +414,9 @@ pub struct EventView {
     /// The id of the box.
     #[serde(rename = "box")]
     pub id: String,
-    /// The status the box went to.
+    /// The status the box went to; `egress`: it reaches nothing outside although it may, or what it may again (rule 5.12).
     pub kind: String,
-    /// The status it had; absent for a new box.
+    /// The status it had; absent for a new box, and for what is not about its status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The number of the rule that decided it.

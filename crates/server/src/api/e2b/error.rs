@@ -62,7 +62,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
         | Kind::NotReady => (StatusCode::CONFLICT, false),
         Kind::UnderWay => (StatusCode::CONFLICT, true),
         Kind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, false),
-        Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed => {
+        Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed | Kind::EgressFailed => {
             (StatusCode::SERVICE_UNAVAILABLE, true)
         }
         Kind::StartFailed | Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, false),

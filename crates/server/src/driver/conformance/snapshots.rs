@@ -155,6 +155,7 @@ impl Subject<'_> {
         memory: bool,
     ) -> Result<(), DriverError> {
         let origin = Origin { snapshot, memory };
-        self.driver.boot(&spec(id, Some(origin)), false).await
+        let booted = self.driver.boot(&spec(id, Some(origin)), false).await;
+        booted.map(drop)
     }
 }

@@ -12,16 +12,23 @@ use icebox_lifecycle::BoxId;
 use super::paths::BoxPaths;
 use super::record::{self, Record};
 use super::{
-    Host, Trouble, While, bootid, criu, fsutil, image::Images, mount, netns, oci, snapshot, wayout,
+    Host, Trouble, While, bootid, criu, fsutil, image::Images, mount, netns, oci, programs,
+    snapshot, wayout,
 };
-use crate::driver::{BOXD_PORT, BoxSpec};
+use crate::clock::monotonic_now;
+use crate::driver::{BOXD_PORT, BoxSpec, Reaches};
 use crate::steps::reached;
 
-/// How often boxd is asked whether it is there, and how often before the box counts as broken: 20 s.
+/// How often boxd is asked whether it is there, how long it may take to answer, and how long all of that may take before the
+/// box counts as broken.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(2);
-const ANSWER_TRIES: u32 = 10_000;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), Trouble> {
+/// How long one run of runc may take.
+const RUNC_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<Reaches, Trouble> {
     let id = spec.id;
     if spec.image != "host" {
         return Err(Trouble::Refused(format!(
@@ -58,11 +65,11 @@ pub(super) fn boot(host: &Host, spec: &BoxSpec, keep_files: bool) -> Result<(), 
     reached("boot.cgroups", None);
     run(host, id, &record)?;
     reached("boot.created", None);
-    wayout::settle(host, id, host.require_first_process(id)?, &spec.egress)?;
+    let reaches = wayout::settle(host, id, host.require_first_process(id)?, &spec.egress)?;
     wait_for_boxd(host, id)?;
     host.connections.allow(id);
     reached("boot.answered", None);
-    Ok(())
+    Ok(reaches)
 }
 
 /// The record and the empty upper layer of a new box.
@@ -166,13 +173,12 @@ fn runc(paths: &BoxPaths, arguments: &[&str], id: BoxId) -> Result<(), Trouble> 
         command.arg("--pid-file").arg(paths.run.join("pid"));
     }
     // The box's first process inherits these: /dev/null, so that nothing outside is part of its copy.
-    let status = command
+    command
         .arg(id.as_str())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .when("run runc")?;
+        .stderr(Stdio::null());
+    let status = programs::status(&mut command, RUNC_LIMIT).when("run runc")?;
     if status.success() {
         return Ok(());
     }
@@ -186,21 +192,25 @@ fn runc(paths: &BoxPaths, arguments: &[&str], id: BoxId) -> Result<(), Trouble> 
 
 /// Waits until boxd answers that it is well. Errors when the box ends or the time is over.
 pub(super) fn wait_for_boxd(host: &Host, id: BoxId) -> Result<(), Trouble> {
-    let mut last = "it was never reached".to_owned();
-    for _ in 0..ANSWER_TRIES {
+    let until = monotonic_now() + ANSWER_LIMIT;
+    loop {
         let pid = host.require_first_process(id)?;
-        match ask_health(pid) {
-            Ok(()) => return Ok(()),
-            Err(error) => last = error.to_string(),
+        let Err(error) = ask_health(pid) else {
+            return Ok(());
+        };
+        if monotonic_now() > until {
+            return Err(Trouble::Failed(format!(
+                "boxd has not answered for {} s: {error}",
+                ANSWER_LIMIT.as_secs()
+            )));
         }
         std::thread::sleep(ANSWER_INTERVAL);
     }
-    Err(Trouble::Failed(format!("boxd does not answer: {last}")))
 }
 
 fn ask_health(pid: u32) -> std::io::Result<()> {
     let mut stream = netns::connect(pid, BOXD_PORT)?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n")?;
     let mut answer = [0_u8; 12];
     stream.read_exact(&mut answer)?;

@@ -14,6 +14,7 @@ use super::cgroup::Cgroup;
 use super::fsutil;
 use super::image::BOXD_IN_BOX;
 use super::paths::BoxPaths;
+use super::programs::{self, wait_readable};
 
 /// The oldest version that copes with current kernels.
 const NEEDED: (u32, u32) = (4, 2);
@@ -203,24 +204,14 @@ impl Running {
     }
 
     /// Waits for its end, bounded. Blocks.
-    pub(super) fn wait(mut self) -> Result<(), CriuError> {
-        let pidfd = rustix::process::pidfd_open(
-            rustix::process::Pid::from_child(&self.child),
-            rustix::process::PidfdFlags::empty(),
-        )
-        .map_err(io::Error::from)?;
-        if !wait_readable(&pidfd, LIMIT)? {
-            self.child.kill()?;
-        }
-        let status = self.child.wait()?;
+    pub(super) fn wait(self) -> Result<(), CriuError> {
+        let status = programs::wait(self.child, LIMIT)?;
         fsutil::remove_file(&self.pid_file)?;
-        if status.success() {
-            return Ok(());
+        match status {
+            Some(status) if status.success() => Ok(()),
+            Some(status) if status.signal().is_none() => Err(CriuError::Said(reason_in(&self.log))),
+            Some(_) | None => Err(CriuError::Killed),
         }
-        if status.signal().is_some() {
-            return Err(CriuError::Killed);
-        }
-        Err(CriuError::Said(reason_in(&self.log)))
     }
 }
 
@@ -247,21 +238,6 @@ pub(super) fn wait_for_leftover(paths: &BoxPaths) -> io::Result<()> {
         }
     }
     fsutil::remove_file(&paths.criu_pid())
-}
-
-fn wait_readable(fd: &impl std::os::fd::AsFd, limit: Duration) -> io::Result<bool> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let timeout = Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: 0,
-    };
-    loop {
-        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// The script CRIU runs: just before it lets the restored processes go, it and CRIU leave the box's v2
@@ -300,8 +276,8 @@ fn reason_in(log: &Path) -> String {
 }
 
 fn version_of(program: &Path) -> Option<String> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let asked = programs::run(Command::new(program).arg("--version"), "", programs::SHORT);
+    let text = asked.ok()?.stdout;
     let line = text.lines().find_map(|l| l.strip_prefix("Version:"))?;
     Some(line.trim().to_owned())
 }

@@ -9,7 +9,7 @@ use icebox_lifecycle::{BoxId, CopyId};
 
 use super::cgroup::Hierarchies;
 use super::criu::Criu;
-use super::{ContainerDriver, fsutil, probe, wayout};
+use super::{ContainerDriver, fsutil, probe, programs, wayout};
 use crate::driver::{BoxSpec, Driver, DriverError, Egress, FreezeMode, Size};
 
 /// The oldest kernel that id-maps a lower layer of an overlay.
@@ -171,9 +171,9 @@ fn program(name: &'static str, found: Result<(), String>) -> Check {
 
 fn tool(name: &'static str, advice: &str) -> Check {
     // Both answer `--version`-like questions with different flags; being startable is what counts.
-    match Command::new(name).arg("-V").output() {
+    match programs::run(Command::new(name).arg("-V"), "", programs::SHORT) {
         Ok(_) => ok(name, "found"),
-        Err(error) => warn(name, format!("not found: {error}"), advice),
+        Err(error) => warn(name, format!("not usable: {error}"), advice),
     }
 }
 
@@ -288,8 +288,6 @@ async fn freeze_and_thaw(
     driver.evict(id, copy).await.map_err(|e| ("evict", e))?;
     driver.thaw(id, copy).await.map_err(|e| ("thaw", e))?;
     let egress = Egress::default();
-    driver
-        .release(id, &egress)
-        .await
-        .map_err(|e| ("release", e))
+    let released = driver.release(id, &egress).await;
+    released.map(drop).map_err(|e| ("release", e))
 }

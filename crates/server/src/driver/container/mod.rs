@@ -20,6 +20,7 @@ mod netns;
 mod oci;
 mod paths;
 mod probe;
+mod programs;
 mod record;
 mod snapshot;
 mod thaw;
@@ -42,7 +43,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
     BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
-    NoConnection, NoListener, Stream,
+    NoConnection, NoListener, Reaches, Stream,
 };
 use cgroup::Hierarchies;
 use copy::HostFacts;
@@ -50,15 +51,14 @@ use criu::Criu;
 use image::Images;
 use netns::Connections;
 use paths::Paths;
-use wayout::WayOut;
+use wayout::{Sweeper, WayOut};
 
 pub use doctor::{Check, CheckState, doctor};
 
 /// Boxes as containers on this host.
 pub struct ContainerDriver {
     host: Arc<Host>,
-    /// One operation on a box at a time: a late one must not meet the next.
-    locks: Mutex<HashMap<BoxId, Arc<AsyncMutex<()>>>>,
+    _sweeper: Sweeper,
 }
 
 /// What every operation needs of this host.
@@ -74,6 +74,8 @@ struct Host {
     /// Boots that have a range of ids but no record yet take one at a time.
     choosing_ids: Mutex<()>,
     way_out: WayOut,
+    /// One operation on a box at a time: a late one must not meet the next.
+    locks: Mutex<HashMap<BoxId, Arc<AsyncMutex<()>>>>,
     /// One snapshot is not removed while it is made or a box begins with it.
     snapshot_locks: Mutex<HashMap<SnapshotId, Arc<RwLock<()>>>>,
 }
@@ -173,14 +175,15 @@ impl ContainerDriver {
             boxd,
             choosing_ids: Mutex::new(()),
             way_out: WayOut::default(),
+            locks: Mutex::default(),
             snapshot_locks: Mutex::default(),
             paths,
         };
         let host = Arc::new(host);
         make_image_ahead(Arc::clone(&host));
         Ok(Self {
+            _sweeper: Sweeper::start(&host),
             host,
-            locks: Mutex::new(HashMap::new()),
         })
     }
 
@@ -200,13 +203,7 @@ impl ContainerDriver {
         id: BoxId,
         work: impl FnOnce(&Host) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, DriverError> {
-        let lock = {
-            let mut locks = self.locks.lock().unwrap_or_else(|e| e.into_inner());
-            // Boxes come and go: a lock that nobody holds is not kept.
-            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            Arc::clone(locks.entry(id).or_default())
-        };
-        let guard = lock.lock_owned().await;
+        let guard = self.host.lock_of(id).lock_owned().await;
         let host = Arc::clone(&self.host);
         // The guard goes with the work, so that a caller that gives up does not let the next one in.
         let work = tokio::task::spawn_blocking(move || {
@@ -243,7 +240,7 @@ impl Driver for ContainerDriver {
         probe::capabilities(&self.host)
     }
 
-    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<(), DriverError> {
+    async fn boot(&self, spec: &BoxSpec, keep_files: bool) -> Result<Reaches, DriverError> {
         let (id, spec) = (spec.id, spec.clone());
         self.on_box(id, move |host| boot::boot(host, &spec, keep_files))
             .await
@@ -264,13 +261,13 @@ impl Driver for ContainerDriver {
             .await
     }
 
-    async fn release(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+    async fn release(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError> {
         let egress = egress.clone();
         self.on_box(id, move |host| thaw::release(host, id, &egress))
             .await
     }
 
-    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<(), DriverError> {
+    async fn reach(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError> {
         let egress = egress.clone();
         self.on_box(id, move |host| wayout::change(host, id, &egress))
             .await
@@ -303,6 +300,12 @@ impl Driver for ContainerDriver {
 
     async fn snapshots(&self) -> Result<Vec<SnapshotId>, DriverError> {
         self.beside(snapshot::list).await
+    }
+
+    async fn leave(&self) {
+        if let Err(error) = self.beside(|host| host.way_out.leave()).await {
+            tracing::warn!(%error, "the rules for boxes stay in this machine's firewall");
+        }
     }
 
     async fn list(&self) -> Result<Vec<(BoxId, Seen)>, DriverError> {
@@ -355,6 +358,14 @@ impl Host {
     /// The pid here of a box's first process.
     fn first_process(&self, id: BoxId) -> Option<u32> {
         probe::first_process(&self.hierarchies.of(id))
+    }
+
+    /// The lock of a box.
+    fn lock_of(&self, id: BoxId) -> Arc<AsyncMutex<()>> {
+        let mut locks = self.locks.lock().unwrap_or_else(|e| e.into_inner());
+        // Boxes come and go: a lock that nobody holds is not kept.
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(id).or_default())
     }
 
     fn require_first_process(&self, id: BoxId) -> Result<u32, Trouble> {

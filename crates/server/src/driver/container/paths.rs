@@ -157,9 +157,9 @@ impl BoxPaths {
         self.run.join("gateway")
     }
 
-    /// The rules that hold there.
+    /// What is noted of it once it is whole.
     pub(super) fn egress(&self) -> PathBuf {
-        self.run.join("egress.nft")
+        self.run.join("egress.json")
     }
 
     /// There from the beginning of a restore until the box runs: its processes may be half of it.

@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::cgroup::Cgroup;
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While, boot, copy, criu, record, seen};
+use super::{Host, Trouble, While, boot, copy, criu, programs, record, seen};
 use crate::driver::{Capabilities, DriverError};
 
 /// What is known when a box's first process is gone and nobody saw why.
@@ -39,8 +39,10 @@ fn memory_mb() -> u64 {
 
 /// Errors, with what to do, when runc is not there.
 pub(super) fn require_runc() -> Result<(), String> {
-    match Command::new("runc").arg("--version").output() {
+    let asked = programs::run(Command::new("runc").arg("--version"), "", programs::SHORT);
+    match asked {
         Ok(output) if output.status.success() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error.to_string()),
         Ok(_) | Err(_) => Err(
             "runc is not installed: run scripts/bootstrap, or install the package runc".to_owned(),
         ),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::paths::{Paths, SnapshotPaths};
 use super::record::Record;
 use super::{Host, Trouble, While, boot, copy, copytree, fsutil, thaw};
-use crate::driver::{BoxSpec, Egress, Origin};
+use crate::driver::{BoxSpec, Egress, Origin, Reaches};
 use crate::steps::reached;
 
 /// Disk kept free beside a copy of files, for the server's own database and for running boxes.
@@ -172,12 +172,13 @@ pub(super) fn wake(
     id: BoxId,
     record: &Record,
     egress: &Egress,
-) -> Result<(), Trouble> {
+) -> Result<Reaches, Trouble> {
     let origin = host.paths.of(id).origin();
     thaw::restore_standing(host, id, &origin, record)?;
     reached("seed.restored", None);
-    thaw::release(host, id, egress)?;
-    fsutil::remove_tree(&origin).when("remove the memory that it began with")
+    let reaches = thaw::release(host, id, egress)?;
+    fsutil::remove_tree(&origin).when("remove the memory that it began with")?;
+    Ok(reaches)
 }
 
 /// The lock of a snapshot. One that nobody holds is not kept.

@@ -12,7 +12,7 @@ use super::copy::{CopyError, IMAGES, Manifest};
 use super::criu::CriuError;
 use super::record::Record;
 use super::{Host, Trouble, While, boot, bootid, criu, fsutil, mount, wayout};
-use crate::driver::Egress;
+use crate::driver::{Egress, Reaches};
 use crate::steps::reached;
 
 pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
@@ -153,17 +153,14 @@ fn remove_criu_leftovers(now: &Path) {
     }
 }
 
-pub(super) fn release(host: &Host, id: BoxId, egress: &Egress) -> Result<(), Trouble> {
+pub(super) fn release(host: &Host, id: BoxId, egress: &Egress) -> Result<Reaches, Trouble> {
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
     let pid = host.require_first_process(id)?;
     reached("release.begun", None);
-    if let Err(error) = wayout::settle(host, id, pid, egress) {
-        // Programs that cannot reach outside for a while are better than a box that cannot be woken.
-        tracing::error!(%id, %error, "the box goes on without a way out");
-        wayout::remove(&paths, Some(pid))?;
-    }
+    // Programs that cannot reach outside for a while are better than a box that cannot be woken.
+    let reaches = wayout::settle(host, id, pid, egress)?;
     // In this order: a restored box must not look half restored after a crash between the two.
     fsutil::remove_file(&paths.restoring()).when("unmark the restored box")?;
     fsutil::remove_file(&paths.restored()).when("unmark the restored box")?;
@@ -172,5 +169,5 @@ pub(super) fn release(host: &Host, id: BoxId, egress: &Egress) -> Result<(), Tro
     boot::wait_for_boxd(host, id)?;
     host.connections.allow(id);
     reached("release.answered", None);
-    Ok(())
+    Ok(reaches)
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, CopyId, Processes, Seen, SnapshotId};
 use icebox_server::driver::{
     BoxSpec, Capabilities, Counters, Driver, DriverError, Egress, FreezeMode, Listener,
-    NoConnection, NoListener, Stream,
+    NoConnection, NoListener, Reaches, Stream,
 };
 
 use super::DUE;
@@ -55,7 +55,7 @@ impl Driver for Host {
         }
     }
 
-    async fn boot(&self, _: &BoxSpec, _: bool) -> Result<(), DriverError> {
+    async fn boot(&self, _: &BoxSpec, _: bool) -> Result<Reaches, DriverError> {
         not_here()
     }
 
@@ -71,12 +71,12 @@ impl Driver for Host {
         not_here()
     }
 
-    async fn release(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
+    async fn release(&self, _: BoxId, _: &Egress) -> Result<Reaches, DriverError> {
         not_here()
     }
 
-    async fn reach(&self, _: BoxId, _: &Egress) -> Result<(), DriverError> {
-        Ok(())
+    async fn reach(&self, _: BoxId, _: &Egress) -> Result<Reaches, DriverError> {
+        Ok(Reaches::AsAsked)
     }
 
     async fn destroy(&self, _: BoxId, _: bool) -> Result<(), DriverError> {
@@ -88,7 +88,7 @@ impl Driver for Host {
     }
 
     async fn save(&self, _: BoxId, _: Option<CopyId>, _: SnapshotId) -> Result<u64, DriverError> {
-        not_here().map(|()| 0)
+        not_here()
     }
 
     async fn drop_snapshot(&self, _: SnapshotId) -> Result<(), DriverError> {
@@ -134,6 +134,6 @@ impl Driver for Host {
     }
 }
 
-fn not_here() -> Result<(), DriverError> {
+fn not_here<T>() -> Result<T, DriverError> {
     Err(DriverError::Failed("this host changes nothing".to_owned()))
 }

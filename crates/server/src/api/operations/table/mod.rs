@@ -99,7 +99,7 @@ fn boxes() -> Vec<Operation> {
             .tools(&["sandbox_status"]),
         patch("/v1/boxes/{id}", "changeBox", "Change what is set of a box", boxes::patch)
             .refuses(ENDED)
-            .refuses(&[Kind::LifetimeOver]),
+            .refuses(&[Kind::LifetimeOver, Kind::EgressFailed]),
         delete("/v1/boxes/{id}", "deleteBox", "Stop a box for good", boxes::stop)
             .about("May be repeated."),
         post("/v1/boxes/{id}/stop", "stopBox", "Stop a box for good", boxes::stop)

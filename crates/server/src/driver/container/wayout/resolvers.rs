@@ -26,7 +26,7 @@ pub(super) struct Found {
 }
 
 /// Looks for them. The first place that names one that can be used wins.
-pub(super) fn of_host() -> Found {
+pub(super) fn of_machine() -> Found {
     let mut found = Found::default();
     for place in PLACES {
         let text = fs::read_to_string(place).unwrap_or_default();

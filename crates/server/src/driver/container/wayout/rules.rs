@@ -3,17 +3,23 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
+use super::machine::{LINKS_BITS, LINKS_FIRST};
 use super::resolvers::SECOND;
-use super::{BOX_ADDRESS, GATEWAY, LINKS_BITS, LINKS_FIRST};
+use super::{BOX_ADDRESS, GATEWAY};
 use crate::driver::egress::{Egress, NEVER, PRIVATE, Range};
 
-/// The table in the gateway of a box. A packet is judged by where its connection was meant to go, in both directions and
+/// No table.
+pub(super) const NONE: &str = "add table inet icebox\ndelete table inet icebox\n";
+
+/// The table in the gateway of a box on a machine with these addresses, which boxes do not reach even while somebody has
+/// emptied the machine's own rules. A packet is judged by where its connection was meant to go, in both directions and
 /// each time, so that a changed setting holds for connections that are open.
-pub(super) fn of_box(egress: &Egress, resolvers: &[Ipv4Addr]) -> String {
+pub(super) fn of_box(egress: &Egress, resolvers: &[Ipv4Addr], machine: &[Range]) -> String {
     let (private, public): (Vec<Range>, Vec<Range>) =
         egress.allow.iter().partition(|range| range.is_private());
     let sets = [
         ("never", &NEVER[..]),
+        ("machine", machine),
         ("private", &PRIVATE),
         ("allowed_private", &private),
         ("allowed", &public),
@@ -23,8 +29,7 @@ pub(super) fn of_box(egress: &Egress, resolvers: &[Ipv4Addr]) -> String {
     let names = name_servers(resolvers);
     let rest = if egress.open { "accept" } else { "goto refuse" };
     format!(
-        "add table inet icebox\n\
-         delete table inet icebox\n\
+        "{NONE}\
          table inet icebox {{\n\
          {sets}\
          chain names {{\n type nat hook prerouting priority dstnat;\n{names}}}\n\
@@ -38,6 +43,7 @@ pub(super) fn of_box(egress: &Egress, resolvers: &[Ipv4Addr]) -> String {
          ct state related accept\n\
          ct status dnat accept\n\
          ct original ip daddr @never goto refuse\n\
+         ct original ip daddr @machine goto refuse\n\
          ct original ip daddr @allowed_private accept\n\
          ct original ip daddr @private goto refuse\n\
          ct original ip daddr @allowed accept\n\
@@ -57,13 +63,17 @@ pub(super) fn of_box(egress: &Egress, resolvers: &[Ipv4Addr]) -> String {
     )
 }
 
-/// The table on the host: boxes reach neither it, by whichever of its addresses, nor each other, nor what is link-local.
-/// It looks at nothing that does not come from or go to a box.
-pub(super) fn of_host() -> String {
+/// The table on the machine: boxes reach neither it, by whichever of its addresses, nor what it hands on from there (ports of
+/// other containers that it publishes), nor each other, nor what is link-local. It looks at nothing that does not come from
+/// or go to a box.
+pub(super) fn of_machine() -> String {
     format!(
-        "add table inet icebox\n\
-         delete table inet icebox\n\
+        "{NONE}\
          table inet icebox {{\n\
+         chain arrive {{\n\
+         type filter hook prerouting priority dstnat - 10;\n\
+         iifname \"icebox*\" fib daddr type {{ local, broadcast, multicast }} reject with icmpx admin-prohibited\n\
+         }}\n\
          chain input {{\n\
          type filter hook input priority filter - 10;\n\
          iifname \"icebox*\" reject with icmpx admin-prohibited\n\

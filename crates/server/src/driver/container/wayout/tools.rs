@@ -2,13 +2,13 @@
 //! what they say when they fail.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use super::super::{Trouble, While};
+use super::super::{Trouble, programs};
 use super::{BOX_ADDRESS, network_of};
 
 /// Peers that are ended with one command line.
@@ -19,9 +19,31 @@ pub(super) fn ip(network: Option<&File>, commands: &str) -> Result<(), Trouble> 
     run(network, "ip", &["-batch", "-"], commands).map(drop)
 }
 
+/// Removes both links of a gateway, and with them their other ends.
+pub(super) fn unplug(gateway: &File) -> Result<(), Trouble> {
+    // Half a gateway has the second alone, or none.
+    for links in ["link del lan\nlink del wan\n", "link del wan\n"] {
+        match ip(Some(gateway), links) {
+            Err(Trouble::Failed(text)) if text.contains("Cannot find device") => {}
+            unplugged => return unplugged,
+        }
+    }
+    Ok(())
+}
+
 /// Gives `nft` rules, which take effect all at once or not at all.
 pub(super) fn nft(network: Option<&File>, rules: &str) -> Result<(), Trouble> {
     run(network, "nft", &["-f", "-"], rules).map(drop)
+}
+
+/// The table that is made in the server's own network, in the words of `nft`; an error when it is not there.
+pub(super) fn table() -> Result<String, Trouble> {
+    run(None, "nft", &["list", "table", "inet", "icebox"], "")
+}
+
+/// The chains of the server's own network, in the same words.
+pub(super) fn chains() -> Result<String, Trouble> {
+    run(None, "nft", &["list", "chains"], "")
 }
 
 /// The addresses that a box is connected to outside, each once.
@@ -68,11 +90,7 @@ fn run(
     input: &str,
 ) -> Result<String, Trouble> {
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(arguments);
     if let Some(network) = network {
         let network = network.as_raw_fd();
         // SAFETY: one system call on a descriptor that is open until the child has been started.
@@ -83,24 +101,19 @@ fn run(
             });
         }
     }
-    let missing = |error: io::Error| {
-        Trouble::Failed(format!(
-            "cannot run {program}: {error}; install it (packages nftables and iproute2)"
-        ))
-    };
-    let mut child = command.spawn().map_err(missing)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // One that ended early says why itself.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child
-        .wait_with_output()
-        .when("run a program for the box's network")?;
+    let output = programs::run(&mut command, input, programs::SHORT);
+    let output = output.map_err(|error| {
+        let advice = if error.kind() == io::ErrorKind::NotFound {
+            "; install it (packages nftables and iproute2)"
+        } else {
+            ""
+        };
+        Trouble::Failed(format!("cannot run {program}: {error}{advice}"))
+    })?;
     if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let first = said.lines().next().unwrap_or("it gave no reason");
+    let first = output.stderr.lines().next().unwrap_or("it gave no reason");
     Err(Trouble::Failed(format!("{program} failed: {first}")))
 }
 

@@ -2,7 +2,6 @@
 //! should know besides.
 
 use std::fs::{self, File};
-use std::process::Command;
 
 use super::{enter_new_network, in_thread, resolvers, rules, tools};
 use crate::driver::Egress;
@@ -24,8 +23,8 @@ pub(super) fn try_it() -> Result<(), String> {
         let network = File::open("/proc/thread-self/ns/net")?;
         let all = [
             tools::ip(Some(&network), "link add wan type veth peer name lan\n"),
-            tools::nft(Some(&network), &rules::of_host()),
-            tools::nft(Some(&network), &rules::of_box(&Egress::open(), &[])),
+            tools::nft(Some(&network), &rules::of_machine()),
+            tools::nft(Some(&network), &rules::of_box(&Egress::open(), &[], &[])),
         ];
         Ok(all.into_iter().collect::<Result<Vec<()>, _>>())
     });
@@ -44,7 +43,7 @@ pub(super) fn try_it() -> Result<(), String> {
 pub(in super::super) fn look() -> Findings {
     let works = try_it();
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());
-    let found = resolvers::of_host();
+    let found = resolvers::of_machine();
     if found.usable.is_empty() {
         let others: Vec<String> = found.others.iter().map(ToString::to_string).collect();
         let named = if others.is_empty() {
@@ -79,10 +78,7 @@ pub(in super::super) fn look() -> Findings {
 
 /// Chains of others on the host that drop forwarded packets unless they say otherwise.
 fn dropping_chains() -> Vec<String> {
-    let Ok(output) = Command::new("nft").args(["list", "chains"]).output() else {
-        return Vec::new();
-    };
-    dropping(&String::from_utf8_lossy(&output.stdout))
+    dropping(&tools::chains().unwrap_or_default())
 }
 
 fn dropping(text: &str) -> Vec<String> {
