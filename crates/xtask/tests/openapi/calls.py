@@ -101,7 +101,7 @@ def environments():
     at = "/v1/environments"
     call("POST", at, body={"name": "staging"}, status=201)
     call("PUT", at + "/{name}/services/{service}", "staging", "db", body=b"DB_USER=me\n", media="text/plain")
-    made = {"name": "office", "endpoints": [f"{URL.hostname}:{URL.port}"]}
+    made = {"name": "office", "endpoints": [f"web={URL.hostname}:{URL.port}"]}
     made = call("POST", at + "/{name}/connections", "staging", body=made, status=201)
     endpoints = {"endpoints": [f"api={URL.hostname}:{URL.port}"]}
     call("PUT", at + "/{name}/connections/{id}/endpoints", "staging", made["id"], body=endpoints)
