@@ -234,6 +234,17 @@ async def known(client, box):
     again = (await call(client, "sandbox_status", id=box, fields=["disk"]))["disk"]
     assert again == disk, "it is good for 30 s"
     listed = await call(client, "sandbox_procs", id=box, all=True)
+    (idle,) = [proc for proc in listed["procs"] if proc["bgId"] == begun["bgId"]]
+    assert idle["cpu"] == 0 and all("cpu" not in proc for proc in listed["procs"] if not proc["running"]), listed
+    busy = await run(client, box, "while :; do :; done", "keep busy", background=True)
+    async with asyncio.timeout(60):
+        cpu = 0
+        while cpu < 0.2:
+            (shown,) = (await call(client, "sandbox_procs", id=box, bgId=busy["bgId"]))["procs"]
+            cpu = shown["cpu"]
+    table = icebox("ps", box).stdout
+    assert " CPU " in table.splitlines()[0], table
+    await call(client, "sandbox_procs", id=box, action="stop", bgId=busy["bgId"])
     assert not any("psbx-sync" in proc["cmd"] for proc in listed["procs"]), listed
     await call(client, "sandbox_procs", id=box, action="stop", bgId=begun["bgId"])
     frozen = await call(client, "sandbox_freeze", id=box)

@@ -94,7 +94,7 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         tool::<params::Procs>(
             "sandbox_procs",
             "Look after commands",
-            "Lists the commands that run in a box (`mine`: this conversation began it), waits for the end of one or until \
+            "Lists the commands that run in a box (`mine`: this conversation began it; `cpu`: how many CPUs it keeps busy just now), waits for the end of one or until \
              a server is up (`readyPort`, `readyLog`), or stops one with everything it started. `wait` answers with the \
              end of its output, also while it still runs (`running`).",
             Hints::Destroys,
@@ -396,6 +396,13 @@ async fn one_proc(app: &App, caller: &Caller, id: &str, bg_id: &str) -> Outcome 
     let found = found.await?;
     let mut shown = with_bg_id(&found.proc)?;
     if !found.proc.background && !found.proc.running && !found.proc.recorded {
+    if found.proc.running {
+        // What it uses is measured for all at once.
+        let procs = app.commands.procs(caller, id).await?;
+        let measured = procs.iter().find(|proc| proc.exec_id == found.proc.exec_id);
+        let cpu = measured.and_then(|proc| proc.cpu);
+        shown.extend(cpu.map(|cpu| ("cpu".to_owned(), cpu.into())));
+    }
         shown.insert("result".to_owned(), Value::Object(fields(&found)?));
     }
     Ok(shown)
