@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 from mcp import Client, StdioServerParameters
 
@@ -299,6 +300,94 @@ async def baseline(client, box):
     assert "`baseline` goes with" in refused, refused
     refused = await call(client, "sandbox_sync", True, id=box, localPath=str(PROJECT), dest="x", submodules=True)
     assert "goes with `commit`" in refused, refused
+async def left(client, box):
+    # What stays here is told: what git ignores beside what is sent, and what is no file.
+    (PROJECT / ".git/info/exclude").write_text("*.local\n")
+    (PROJECT / "settings.local").write_text("x")
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="left")
+    assert sent["partiallyIgnored"] == {"count": 1, "paths": ["."]} and "skipped" not in sent, sent
+    assert any("git ignores files beside some" in note for note in sent["notes"]), sent
+    (PROJECT / "settings.local").unlink()
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="left")
+    assert "partiallyIgnored" not in sent and "notes" not in sent, sent
+    plain = PROJECT.parent / "plain"
+    (plain / "node_modules/a").mkdir(parents=True)
+    (plain / "file").write_text("x")
+    os.mkfifo(plain / "pipe")
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+    assert (sent["files"], sent["skipped"]) == (1, {"count": 2, "paths": ["pipe", "node_modules"]}), sent
+    # And so is what changes under it.
+    over = threading.Event()
+
+    def scribble():
+        with open(plain / "busy", "wb") as busy:
+            while not over.is_set():
+                busy.seek(0)
+                busy.write(os.urandom(1 << 20))
+
+    scribbling = threading.Thread(target=scribble)
+    scribbling.start()
+    try:
+        sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+        while not sent["sentFiles"]:
+            sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+    finally:
+        over.set()
+        scribbling.join()
+    assert sent["changedWhileReading"] == ["busy"] and any("sync again: busy" in note for note in sent["notes"]), sent
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+    assert "changedWhileReading" not in sent, sent
+
+
+async def versions(client):
+    source = (await call(client, "sandbox_start", goal="make an api"))["id"]
+    # What it answers is in its memory alone, so that only memory goes on with it.
+    write = "import os, http.server as h\n" + (
+        "class A(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200); self.end_headers()\n"
+        "        self.wfile.write((MODE + '\\n').encode())\n"
+        "MODE = os.environ.get('MODE', 'none')\n"
+        "h.HTTPServer(('127.0.0.1', 3000), A).serve_forever()\n"
+    )
+    await run(client, source, "cat > api.py", stdin=write)
+    await run(client, source, "python3 api.py", env={"MODE": "one"}, background=True, readyPort=3000)
+    one = {"service": "api", "label": "one", "fromBox": source, "note": "it answers"}
+    one = await call(client, "sandbox_publish_version", **one)
+    two = {"service": "api", "label": "two", "fromBox": source, "cmd": "exec python3 api.py"}
+    await call(client, "sandbox_publish_version", **two)
+    await call(client, "sandbox_stop", id=source)
+    listed = (await call(client, "sandbox_versions", service="api"))["versions"]
+    assert [version["label"] for version in listed] == ["two", "one"], listed
+
+    services = [{"name": "api", "port": 8000, "targetPort": 3000, "version": "one"}]
+    box = (await call(client, "sandbox_start", goal="use it", services=services))["id"]
+    ask = "curl -sS --max-time 20 api:8000"
+    assert (await run(client, box, ask))["stdout"] == "one\n", "what ran goes on"
+    (first,) = (await call(client, "sandbox_status", id=box, fields=["services"]))["services"]
+    assert (first["version"], first["versionId"]) == ("one", one["versionId"]), first
+    await call(client, "sandbox_freeze", id=first["fromBox"])
+    assert (await run(client, box, ask))["stdout"] == "one\n", "a connection wakes it"
+
+    wire = {"id": box, "service": "api", "targetPort": 3000, "version": "two"}
+    (second,) = (await call(client, "sandbox_wire", **wire, env={"MODE": "two"}))["services"]
+    assert (second["version"], second["env"]) == ("two", {"MODE": "two"}), second
+    assert (await run(client, box, ask))["stdout"] == "two\n", "another version, by its command"
+    table = icebox("wire", box).stdout
+    assert f"version two, port 3000 of box {second['fromBox']}" in table, table
+    refused = await call(client, "sandbox_wire", True, **{**wire, "targetPort": 3001, "version": "one"})
+    assert "nothing listens on port 3001" in refused, refused
+    assert (await run(client, box, ask))["stdout"] == "two\n", "what was there stays"
+    wired = icebox("wire", box, "api", "--target-port", "3000", "--version", "two", "--env", "MODE=three")
+    assert wired.returncode == 0, wired
+    assert (await run(client, box, ask))["stdout"] == "three\n", wired
+
+    await call(client, "sandbox_stop", id=box)
+    async with asyncio.timeout(60):
+        while [one for one in (await call(client, "sandbox_list"))["boxes"] if "api" in one.get("name", "")]:
+            pass
+
+
 
 
 async def work():
@@ -309,6 +398,7 @@ async def work():
         await builds(client, box, other)
         await known(client, other)
         await names(client, box, other)
+        await left(client, box)
         for step in (secrets, servers, postgres, redis, words, packages, baseline):
             await step(client, box)
         await memory(client)
