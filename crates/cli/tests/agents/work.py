@@ -119,14 +119,10 @@ async def builds(client, box, other):
 
 
 async def database_in(client, box, name):
-    # What a status measured in a box is shown for half a minute.
-    async with asyncio.timeout(180):
-        while True:
-            shown = await call(client, "sandbox_status", id=box, fields=["running"])
-            for database in shown["running"]["containers"]:
-                if database["name"] == name:
-                    return database
-            await asyncio.sleep(1)
+    shown = await call(client, "sandbox_status", id=box, fields=["running"])
+    (database,) = shown["running"]["containers"]
+    assert database["name"] == name, database
+    return database
 
 
 async def redis(client, box):
@@ -151,6 +147,8 @@ async def redis(client, box):
     assert waited["exitCode"] == 0 and "hello" in waited["stdout"], waited
     done = await run(client, box, "psbx-testdb rm redis; psbx-testdb list; ls /work/.sbx/testdb")
     assert done["stdout"] == "", done
+    shown = await call(client, "sandbox_status", id=box)
+    assert shown["running"]["containers"] == [] and shown["disk"]["measuredAt"], shown
 
 
 async def postgres(client, box):
