@@ -233,6 +233,7 @@ async def known(client, box):
     again = (await call(client, "sandbox_status", id=box, fields=["disk"]))["disk"]
     assert again == disk, "it is good for 30 s"
     listed = await call(client, "sandbox_procs", id=box, all=True)
+    assert not any("psbx-sync" in proc["cmd"] for proc in listed["procs"]), listed
     (idle,) = [proc for proc in listed["procs"] if proc["bgId"] == begun["bgId"]]
     assert idle["cpu"] == 0 and all("cpu" not in proc for proc in listed["procs"] if not proc["running"]), listed
     busy = await run(client, box, "while :; do :; done", "keep busy", background=True)
@@ -244,7 +245,6 @@ async def known(client, box):
     table = icebox("ps", box).stdout
     assert " CPU " in table.splitlines()[0], table
     await call(client, "sandbox_procs", id=box, action="stop", bgId=busy["bgId"])
-    assert not any("psbx-sync" in proc["cmd"] for proc in listed["procs"]), listed
     await call(client, "sandbox_procs", id=box, action="stop", bgId=begun["bgId"])
     frozen = await call(client, "sandbox_freeze", id=box)
     seen = await call(client, "sandbox_status", id=box)
@@ -298,6 +298,8 @@ async def baseline(client, box):
     assert "`baseline` goes with" in refused, refused
     refused = await call(client, "sandbox_sync", True, id=box, localPath=str(PROJECT), dest="x", submodules=True)
     assert "goes with `commit`" in refused, refused
+
+
 async def left(client, box):
     # What stays here is told: what git ignores beside what is sent, and what is no file.
     (PROJECT / ".git/info/exclude").write_text("*.local\n")
@@ -386,8 +388,6 @@ async def versions(client):
             pass
 
 
-
-
 async def work():
     async with adapter() as client:
         box = (await call(client, "sandbox_start", goal="work", name="work"))["id"]
@@ -400,6 +400,7 @@ async def work():
         for step in (secrets, servers, postgres, redis, words, packages, baseline):
             await step(client, box)
         await memory(client)
+        await versions(client)
         for each in (box, other):
             await call(client, "sandbox_stop", id=each)
     print("the work is done")
