@@ -396,9 +396,9 @@ async def work():
         await builds(client, box, other)
         await known(client, other)
         await names(client, box, other)
-        await left(client, box)
         for step in (secrets, servers, postgres, redis, words, packages, baseline):
             await step(client, box)
+        await left(client, box)
         await memory(client)
         await versions(client)
         for each in (box, other):
