@@ -7,6 +7,7 @@ mod access;
 mod args;
 mod calls;
 mod clock;
+mod cpu;
 mod error;
 mod files;
 mod follow;

@@ -17,6 +17,7 @@ use icebox_wire::boxd::{
 };
 
 use crate::clock;
+use crate::cpu;
 use crate::error::Error;
 use crate::id::ExecId;
 use crate::proc::{Exit, GRACE, Proc, STDERR, STDOUT};
@@ -119,9 +120,17 @@ impl Boxd for OwnService {
         _: RequestContext,
         request: ServiceRequest<'_, ProcsRequest>,
     ) -> ServiceResult<ProcsResponse> {
+        let used = cpu::measured(Duration::from_millis(request.cpu_ms.into())).await;
         let all = self.starter.table.all();
         let wanted = |proc: &&Arc<Proc>| !request.running_only || proc.state().ended.is_none();
-        let procs = all.iter().filter(wanted).map(|proc| info(proc)).collect();
+        let procs = all.iter().filter(wanted).map(|proc| {
+            let used = used.as_ref().filter(|_| proc.state().ended.is_none());
+            ProcInfo {
+                cpus: used.map(|used| used.of(proc.pid)),
+                ..info(proc)
+            }
+        });
+        let procs = procs.collect();
         Response::ok(ProcsResponse {
             procs,
             ..Default::default()

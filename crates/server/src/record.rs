@@ -55,6 +55,20 @@ pub struct Record {
     /// What people see first of it, if somebody chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene: Option<Box<Scene>>,
+    /// The version of a service that it runs, if it was started for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Box<Runs>>,
+}
+
+/// A version that a box runs for another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// The id of the box whose name leads here. Once it has no use for this one any more, this one ends.
+    pub for_box: Box<str>,
+    /// The id of the version.
+    pub version: Box<str>,
+    /// Its name among the versions of the service.
+    pub label: Box<str>,
 }
 
 /// What people see first of a box.

@@ -124,7 +124,7 @@ pub struct ServiceRequest {
     /// The id of another box of the account: the name leads there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_box: Option<String>,
-    /// A published version to run under the name. No box can: it is refused, with what to do instead.
+    /// A published version of the service, by its label or id: it runs in a box of its own, to which the name leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }

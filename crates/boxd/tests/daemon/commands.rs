@@ -29,6 +29,49 @@ async fn a_command_gives_its_output_its_code_and_its_length() {
     assert!(info.ended_ms.expect("ended") >= info.started_ms);
 }
 
+/// CPUs that each command keeps busy, by its line.
+async fn cpus(boxd: &Boxd, cpu_ms: u32) -> Vec<(String, Option<f64>)> {
+    let request = ProcsRequest {
+        cpu_ms,
+        ..ProcsRequest::default()
+    };
+    let procs = within(boxd.own().procs(request)).await.unwrap();
+    let procs = procs.into_owned().procs.into_iter();
+    procs.map(|proc| (proc.cmd, proc.cpus)).collect()
+}
+
+#[tokio::test]
+async fn a_busy_command_is_told_from_one_that_waits() {
+    let boxd = Boxd::start(&[]);
+    // One that computes in a child, one that does in many short ones, one that waits, and one that is over.
+    let busy = "bash -c 'while :; do :; done' & wait";
+    let many = "while :; do bash -c 'for i in {1..3000}; do :; done'; done";
+    for cmd in [busy, many, "sleep 600"] {
+        let background = ExecRequest {
+            background: true,
+            ..line(cmd)
+        };
+        boxd.exec(background).await;
+    }
+    boxd.run("true").await;
+    // The machine may be busy with others just now.
+    let measured = async {
+        loop {
+            let shown = cpus(&boxd, 400).await;
+            let of = |cmd: &str| shown.iter().find(|(line, _)| line == cmd).unwrap().1;
+            assert!(of("sleep 600").unwrap() < 0.05, "{shown:?}");
+            assert_eq!(of("true"), None, "{shown:?}");
+            let (busy, many) = (of(busy).unwrap(), of(many).unwrap());
+            if (0.2..1.2).contains(&busy) && (0.1..1.5).contains(&many) {
+                break;
+            }
+        }
+    };
+    within(measured).await;
+    assert!(cpus(&boxd, 0).await.iter().all(|(_, cpus)| cpus.is_none()));
+    assert_eq!(cpus(&boxd, 0).await.len(), 4);
+}
+
 #[tokio::test]
 async fn a_signal_is_named_and_leaves_no_code() {
     let boxd = Boxd::start(&[]);

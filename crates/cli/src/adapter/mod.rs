@@ -4,6 +4,7 @@
 
 mod commits;
 mod compare;
+mod left;
 mod messages;
 mod packages;
 mod pull;

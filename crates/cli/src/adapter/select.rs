@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Folders that are left out where no git says what belongs to a project.
-const MADE: &[&str] = &[
+pub(super) const MADE: &[&str] = &[
     "node_modules",
     ".git",
     "dist",
@@ -258,6 +258,26 @@ pub(super) fn uncommitted(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(split(&listed).filter_map(name).collect())
 }
 
+/// Submodules of a folder, which git names and whose files it does not.
+pub(super) fn submodules_on_disk(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let listed = git(folder, &["ls-files", "-s", "-z"])?;
+    let name = |line: PathBuf| {
+        let line = line.as_os_str().as_bytes();
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let is_submodule = line.starts_with(b"160000 ");
+        is_submodule.then(|| PathBuf::from(OsStr::from_bytes(&line[tab + 1..])))
+    };
+    Ok(split(&listed).filter_map(name).collect())
+}
+
+/// Files that git ignores; not those of folders that it ignores whole.
+pub(super) fn ignored_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let words = ["ls-files", "-oi", "--exclude-standard", "--directory", "-z"];
+    let listed = git(folder, &words)?;
+    let is_file = |path: &PathBuf| !path.as_os_str().as_bytes().ends_with(b"/");
+    Ok(split(&listed).filter(is_file).collect())
+}
+
 /// The name people know a project by.
 pub(super) fn repo(folder: &Path) -> Option<String> {
     let top = git(folder, &["rev-parse", "--show-toplevel"]).ok()?;
@@ -314,6 +334,32 @@ pub(super) fn walk(folder: &Path, without: &[&str]) -> Result<BTreeSet<PathBuf>,
         }
     }
     bounded(found)
+}
+
+/// What a walk without folders of these names passes over: what is neither file nor link, and those folders.
+pub(super) fn left_by_walk(
+    folder: &Path,
+    without: &[&str],
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
+    let (mut special, mut left) = (Vec::new(), Vec::new());
+    let mut folders = vec![PathBuf::new()];
+    while let Some(at) = folders.pop() {
+        let failed = |error: std::io::Error| format!("cannot list {}: {error}", at.display());
+        for entry in fs::read_dir(folder.join(&at)).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
+            if kind.is_dir() && without.iter().any(|other| name == *other) {
+                left.push(at.join(name));
+            } else if kind.is_dir() {
+                folders.push(at.join(name));
+            } else if !kind.is_file() && !kind.is_symlink() {
+                special.push(at.join(name));
+            }
+        }
+    }
+    special.sort();
+    left.sort();
+    Ok((special, left))
 }
 
 fn bounded(paths: BTreeSet<PathBuf>) -> Result<BTreeSet<PathBuf>, String> {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::commits::{self, Unpacked};
 use super::compare::Listing;
+use super::left::{self, Left, Marks};
 use super::packages;
 use super::remote::{escaped, is_id, prune, stale};
 use super::select::{self, Excludes, Selection};
@@ -62,6 +63,8 @@ pub(super) struct Files {
     pub(super) commit: Option<String>,
     /// A commit's files, until they are sent.
     pub(super) unpacked: Option<Unpacked>,
+    /// What stays here.
+    pub(super) left: Left,
 }
 
 pub(super) fn run(call: &Call) -> Result<Value, String> {
@@ -141,6 +144,8 @@ fn transfer(
         ));
     }
     let mut result = about(args, here, dest, &files, &differing);
+    let mut notes = Vec::new();
+    files.left.tell(&mut result, &mut notes);
     if args.dry_run {
         result["dryRun"] = true.into();
         result["totalMB"] = megabytes(total(&files.files)?.bytes).into();
@@ -153,6 +158,10 @@ fn transfer(
             result["uploadedMB"] = megabytes(sent.bytes).into();
         }
         result["changedOnBox"] = sent.changed;
+        left::tell_changed(&sent.changed_here, &mut result, &mut notes);
+    }
+    if !notes.is_empty() {
+        result["notes"] = notes.into();
     }
     if let Some(revision) = args.baseline.as_ref().filter(|_| !args.dry_run) {
         let with_packages = args.baseline_deps.unwrap_or(true);
@@ -244,6 +253,8 @@ fn destination(dest: &str) -> Result<String, String> {
 fn choose(args: &Args, here: &Path, excludes: &Excludes) -> Result<Files, String> {
     let also = args.also_paths.as_deref().unwrap_or_default();
     let also = chosen(here, also)?;
+    // Whether the folder was looked through, so that something of it may be left.
+    let walked = args.commit.is_none() && also.is_empty();
     let (selection, from, unpacked, commit) = match &args.commit {
         Some(revision) => {
             let commit = select::commit(here, revision)?;
@@ -284,7 +295,16 @@ fn choose(args: &Args, here: &Path, excludes: &Excludes) -> Result<Files, String
         .cloned()
         .collect();
     files.retain(|path, _| !excludes.cover(path));
+    let mut left = Left::of(&mut files);
+    if walked {
+        match (whole, args.include_ignored) {
+            (true, _) => left.add_git(here, &files)?,
+            (false, true) => left.add_plain(here, &[])?,
+            (false, false) => left.add_plain(here, select::MADE)?,
+        }
+    }
     Ok(Files {
+        left,
         files,
         how,
         whole,
@@ -341,6 +361,7 @@ fn one_file(args: &Args, here: &Path, dest: &str) -> Result<(Files, String), Str
         excluded: Vec::new(),
         commit: None,
         unpacked: None,
+        left: Left::default(),
     };
     Ok((files, folder))
 }
@@ -378,6 +399,8 @@ fn total(files: &BTreeMap<PathBuf, PathBuf>) -> Result<Total, String> {
 pub(super) struct Sent {
     pub(super) bytes: u64,
     pub(super) changed: Value,
+    /// What changed while it was read.
+    pub(super) changed_here: Vec<PathBuf>,
 }
 
 /// Packs the files and sends them. The archive is a file first, so that a connection that breaks can be tried again.
@@ -390,6 +413,7 @@ pub(super) fn send(
 ) -> Result<Sent, String> {
     let failed = |error: std::io::Error| format!("cannot pack the files: {error}");
     let archive = tempfile::tempfile().map_err(failed)?;
+    let marks = Marks::of(files);
     let mut tar = tar::Builder::new(GzEncoder::new(archive, Compression::fast()));
     tar.follow_symlinks(false);
     for (name, path) in files {
@@ -411,6 +435,7 @@ pub(super) fn send(
         }
     }
     let archive = tar.into_inner().map_err(failed)?.finish().map_err(failed)?;
+    let changed_here = marks.changed(files);
     let bytes = archive.metadata().map_err(failed)?.len();
     let mut path = format!("/v1/boxes/{id}/sync?dest={}", escaped(dest));
     if let Some(repo) = select::repo(here) {
@@ -427,6 +452,7 @@ pub(super) fn send(
     Ok(Sent {
         bytes,
         changed: answer["changed"].take(),
+        changed_here,
     })
 }
 

@@ -22,7 +22,8 @@ const SHOWN_ENDED: usize = 20;
 /// The commands are those given to `icebox exec` and other calls, not every process in the box. Asking is use: a frozen
 /// box wakes for it.
 ///
-/// The commands that run, and the newest 20 that have ended; with --all every one that is still known.
+/// The commands that run, and the newest 20 that have ended; with --all every one that is still known. CPU is how many CPUs a
+/// command that runs keeps busy just now.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -54,7 +55,7 @@ impl Ps {
         }
         let shown = shown(&list.procs, self.all);
         let rows: Vec<_> = shown.iter().map(|proc| row(proc)).collect();
-        printer::table(["EXEC", "STATE", "TIME", "OUTPUT", "COMMAND"], &rows)?;
+        printer::table(["EXEC", "STATE", "TIME", "CPU", "OUTPUT", "COMMAND"], &rows)?;
         let older = list.procs.len() - rows.len();
         if older > 0 {
             printer::note(&format!("{older} older ones have ended: --all shows them."));
@@ -73,13 +74,14 @@ fn shown(procs: &[ProcView], all: bool) -> Vec<&ProcView> {
     shown.collect()
 }
 
-fn row(proc: &ProcView) -> [Cell; 5] {
+fn row(proc: &ProcView) -> [Cell; 6] {
     let state = state(proc);
     let style = if proc.running { GREEN } else { printer::DIM };
     [
         Cell::plain(&proc.exec_id),
         Cell::styled(style, &state),
         Cell::plain(&took(proc.ms)),
+        Cell::plain(&proc.cpu.map_or_else(String::new, |cpu| format!("{cpu:.2}"))),
         Cell::plain(&bytes(proc.stdout_bytes.saturating_add(proc.stderr_bytes))),
         Cell::plain(&proc.cmd),
     ]

@@ -10,6 +10,7 @@ use crate::error::CliError;
 use crate::printer::{self, Cell};
 use crate::select::box_id;
 use crate::settings::Remote;
+use crate::text::key_value;
 
 /// Say where a name in a box leads: to its own program, elsewhere, or to another box
 ///
@@ -21,6 +22,7 @@ Examples:
   icebox wire web                                        where its names lead
   icebox wire web db:5432 --link data                    db:5432 in web is port 5432 of the box data
   icebox wire web api:3000 --external https://api.example.com/v2
+  icebox wire web api:3000 --version v12                 a published version, in a box of its own
   icebox wire web api --own                              the box's own program again, on port 3000
   icebox wire web api --own --target-port 3001           the same, listening on port 3001
   icebox wire web --scene-path /api --external https://api.example.com
@@ -41,6 +43,12 @@ pub(crate) struct Wire {
     /// It is a port of this other box
     #[arg(long, value_name = "BOX", requires = "name")]
     link: Option<String>,
+    /// It is a published version of that name, by its label or id, in a box of its own
+    #[arg(long, value_name = "LABEL", requires = "name", conflicts_with_all = ["own", "external", "link"])]
+    version: Option<String>,
+    /// With --version: a variable for the command that starts it; may be given more than once
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = key_value, requires = "version")]
+    env: Vec<(String, String)>,
     /// Where the program listens, or the port in the other box, if that is another one
     #[arg(long, value_name = "PORT", requires = "name")]
     target_port: Option<u16>,
@@ -106,7 +114,8 @@ impl Wire {
             target_port: self.target_port,
             external_base_url: self.external.clone(),
             from_box,
-            version: None,
+            version: self.version.clone(),
+            env: self.env.iter().cloned().collect(),
             web: self.web,
             scene_paths: self.name.is_none().then(paths),
         })
@@ -142,6 +151,10 @@ fn table(services: &[ServiceView], view: &BoxView) -> Result<(), CliError> {
 pub(super) fn leads(service: &ServiceView) -> String {
     let port = service.target_port.unwrap_or(service.port);
     match (&service.from_box, &service.external_base_url) {
+        (Some(id), _) if service.version.is_some() => {
+            let label = service.version.as_deref().unwrap_or_default();
+            format!("version {label}, port {port} of box {id}")
+        }
         (Some(id), _) => format!("port {port} of box {id}"),
         (None, Some(url)) => url.clone(),
         (None, None) => format!("its own program on port {port}"),

@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 from mcp import Client, StdioServerParameters
 
@@ -118,14 +119,10 @@ async def builds(client, box, other):
 
 
 async def database_in(client, box, name):
-    # What a status measured in a box is shown for half a minute.
-    async with asyncio.timeout(180):
-        while True:
-            shown = await call(client, "sandbox_status", id=box, fields=["running"])
-            for database in shown["running"]["containers"]:
-                if database["name"] == name:
-                    return database
-            await asyncio.sleep(1)
+    shown = await call(client, "sandbox_status", id=box, fields=["running"])
+    (database,) = shown["running"]["containers"]
+    assert database["name"] == name, database
+    return database
 
 
 async def redis(client, box):
@@ -150,6 +147,8 @@ async def redis(client, box):
     assert waited["exitCode"] == 0 and "hello" in waited["stdout"], waited
     done = await run(client, box, "psbx-testdb rm redis; psbx-testdb list; ls /work/.sbx/testdb")
     assert done["stdout"] == "", done
+    shown = await call(client, "sandbox_status", id=box)
+    assert shown["running"]["containers"] == [] and shown["disk"]["measuredAt"], shown
 
 
 async def postgres(client, box):
@@ -235,6 +234,17 @@ async def known(client, box):
     assert again == disk, "it is good for 30 s"
     listed = await call(client, "sandbox_procs", id=box, all=True)
     assert not any("psbx-sync" in proc["cmd"] for proc in listed["procs"]), listed
+    (idle,) = [proc for proc in listed["procs"] if proc["bgId"] == begun["bgId"]]
+    assert idle["cpu"] == 0 and all("cpu" not in proc for proc in listed["procs"] if not proc["running"]), listed
+    busy = await run(client, box, "while :; do :; done", "keep busy", background=True)
+    async with asyncio.timeout(60):
+        cpu = 0
+        while cpu < 0.2:
+            (shown,) = (await call(client, "sandbox_procs", id=box, bgId=busy["bgId"]))["procs"]
+            cpu = shown["cpu"]
+    table = icebox("ps", box).stdout
+    assert " CPU " in table.splitlines()[0], table
+    await call(client, "sandbox_procs", id=box, action="stop", bgId=busy["bgId"])
     await call(client, "sandbox_procs", id=box, action="stop", bgId=begun["bgId"])
     frozen = await call(client, "sandbox_freeze", id=box)
     seen = await call(client, "sandbox_status", id=box)
@@ -290,6 +300,94 @@ async def baseline(client, box):
     assert "goes with `commit`" in refused, refused
 
 
+async def left(client, box):
+    # What stays here is told: what git ignores beside what is sent, and what is no file.
+    (PROJECT / ".git/info/exclude").write_text("*.local\n")
+    (PROJECT / "settings.local").write_text("x")
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="left")
+    assert sent["partiallyIgnored"] == {"count": 1, "paths": ["."]} and "skipped" not in sent, sent
+    assert any("git ignores files beside some" in note for note in sent["notes"]), sent
+    (PROJECT / "settings.local").unlink()
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(PROJECT), dest="left")
+    assert "partiallyIgnored" not in sent and "notes" not in sent, sent
+    plain = PROJECT.parent / "plain"
+    (plain / "node_modules/a").mkdir(parents=True)
+    (plain / "file").write_text("x")
+    os.mkfifo(plain / "pipe")
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+    assert (sent["files"], sent["skipped"]) == (1, {"count": 2, "paths": ["pipe", "node_modules"]}), sent
+    # And so is what changes under it.
+    over = threading.Event()
+
+    def scribble():
+        with open(plain / "busy", "wb") as busy:
+            while not over.is_set():
+                busy.seek(0)
+                busy.write(os.urandom(1 << 20))
+
+    scribbling = threading.Thread(target=scribble)
+    scribbling.start()
+    try:
+        sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+        while not sent["sentFiles"]:
+            sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+    finally:
+        over.set()
+        scribbling.join()
+    assert sent["changedWhileReading"] == ["busy"] and any("sync again: busy" in note for note in sent["notes"]), sent
+    sent = await call(client, "sandbox_sync", id=box, localPath=str(plain), dest="plain")
+    assert "changedWhileReading" not in sent, sent
+
+
+async def versions(client):
+    source = (await call(client, "sandbox_start", goal="make an api"))["id"]
+    # What it answers is in its memory alone, so that only memory goes on with it.
+    write = "import os, http.server as h\n" + (
+        "class A(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200); self.end_headers()\n"
+        "        self.wfile.write((MODE + '\\n').encode())\n"
+        "MODE = os.environ.get('MODE', 'none')\n"
+        "h.HTTPServer(('127.0.0.1', 3000), A).serve_forever()\n"
+    )
+    await run(client, source, "cat > api.py", stdin=write)
+    await run(client, source, "python3 api.py", env={"MODE": "one"}, background=True, readyPort=3000)
+    one = {"service": "api", "label": "one", "fromBox": source, "note": "it answers"}
+    one = await call(client, "sandbox_publish_version", **one)
+    two = {"service": "api", "label": "two", "fromBox": source, "cmd": "exec python3 api.py"}
+    await call(client, "sandbox_publish_version", **two)
+    await call(client, "sandbox_stop", id=source)
+    listed = (await call(client, "sandbox_versions", service="api"))["versions"]
+    assert [version["label"] for version in listed] == ["two", "one"], listed
+
+    services = [{"name": "api", "port": 8000, "targetPort": 3000, "version": "one"}]
+    box = (await call(client, "sandbox_start", goal="use it", services=services))["id"]
+    ask = "curl -sS --max-time 20 api:8000"
+    assert (await run(client, box, ask))["stdout"] == "one\n", "what ran goes on"
+    (first,) = (await call(client, "sandbox_status", id=box, fields=["services"]))["services"]
+    assert (first["version"], first["versionId"]) == ("one", one["versionId"]), first
+    await call(client, "sandbox_freeze", id=first["fromBox"])
+    assert (await run(client, box, ask))["stdout"] == "one\n", "a connection wakes it"
+
+    wire = {"id": box, "service": "api", "targetPort": 3000, "version": "two"}
+    (second,) = (await call(client, "sandbox_wire", **wire, env={"MODE": "two"}))["services"]
+    assert (second["version"], second["env"]) == ("two", {"MODE": "two"}), second
+    assert (await run(client, box, ask))["stdout"] == "two\n", "another version, by its command"
+    table = icebox("wire", box).stdout
+    assert f"version two, port 3000 of box {second['fromBox']}" in table, table
+    refused = await call(client, "sandbox_wire", True, **{**wire, "targetPort": 3001, "version": "one"})
+    assert "nothing listens on port 3001" in refused, refused
+    assert (await run(client, box, ask))["stdout"] == "two\n", "what was there stays"
+    wired = icebox("wire", box, "api", "--target-port", "3000", "--version", "two", "--env", "MODE=three")
+    assert wired.returncode == 0, wired
+    assert (await run(client, box, ask))["stdout"] == "three\n", wired
+
+    await call(client, "sandbox_stop", id=box)
+    async with asyncio.timeout(60):
+        while [one for one in (await call(client, "sandbox_list"))["boxes"] if "api" in one.get("name", "")]:
+            pass
+
+
 async def work():
     async with adapter() as client:
         box = (await call(client, "sandbox_start", goal="work", name="work"))["id"]
@@ -300,7 +398,9 @@ async def work():
         await names(client, box, other)
         for step in (secrets, servers, postgres, redis, words, packages, baseline):
             await step(client, box)
+        await left(client, box)
         await memory(client)
+        await versions(client)
         for each in (box, other):
             await call(client, "sandbox_stop", id=each)
     print("the work is done")

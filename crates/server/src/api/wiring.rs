@@ -124,6 +124,10 @@ pub(super) fn services(
     let names_error = wires.names_error(id);
     let shown = |service: &Service| {
         let port = wires.shown(id, service.port);
+        let to = service
+            .link()
+            .and_then(|(to, _)| app.commands.engine().views().get(to));
+        let runs = to.as_ref().and_then(|to| to.record.runs.as_deref());
         ServiceView {
             name: service.name.clone(),
             port: service.port,
@@ -143,6 +147,12 @@ pub(super) fn services(
                 Leads::Own | Leads::OwnAt(_) | Leads::Link { .. } => None,
             },
             from_box: service.link().map(|(of, _)| of.to_string()),
+            version: runs.map(|runs| runs.label.to_string()),
+            version_id: runs.map(|runs| runs.version.to_string()),
+            env: match (&to, runs) {
+                (Some(to), Some(_)) => to.record.env.to_map(),
+                (_, _) => BTreeMap::new(),
+            },
             url: Some(app.edge.urls().of_service(id, service)),
             web: service.web,
             last_proxy_error: failures.get(&service.name).map(proxy_error),

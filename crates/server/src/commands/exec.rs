@@ -27,6 +27,8 @@ pub(super) const TAIL_BYTES: u32 = 16 * 1024;
 pub(super) const SLACK: Duration = Duration::from_secs(60);
 /// How long the daemon may take for what needs no waiting.
 pub(super) const QUICK: Duration = Duration::from_secs(15);
+/// How long the CPU use of commands is measured for a list, in milliseconds.
+const CPU_MS: u32 = 200;
 /// How long to wait for news of a box whose daemon broke off.
 const NEWS: Duration = Duration::from_secs(2);
 /// How often a daemon that breaks off is asked again.
@@ -166,9 +168,11 @@ impl Commands {
                 let client = self.0.boxds.client(id);
                 async move {
                     let options = CallOptions::default().with_timeout(QUICK);
-                    let answer = client
-                        .procs_with_options(ProcsRequest::default(), options)
-                        .await?;
+                    let request = ProcsRequest {
+                        cpu_ms: CPU_MS,
+                        ..ProcsRequest::default()
+                    };
+                    let answer = client.procs_with_options(request, options).await?;
                     Ok(answer.into_owned())
                 }
             })
@@ -457,6 +461,7 @@ pub(super) fn proc_view(id: BoxId, proc: &ProcInfo, now_ms: i64) -> ProcView {
         background: proc.background,
         running: proc.running,
         pid: proc.running.then_some(proc.pid),
+        cpu: proc.cpus.map(|cpus| (cpus * 100.0).round() / 100.0),
         exit_code: proc.exit_code.filter(|_| !proc.timed_out),
         signal: proc.signal.clone(),
         timed_out: proc.timed_out,

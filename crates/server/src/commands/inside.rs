@@ -1,5 +1,6 @@
 //! What goes on in a box that runs, looked up from outside (rules 11.4, 11.6): its commands, its databases, its daemon, and
-//! what takes up room. None of it is use, none of it wakes, and all of it is given up after a few seconds.
+//! what takes up room. None of it is use, none of it wakes, and all of it is given up after a few seconds. Sizes alone are
+//! good for a while; everything else is asked anew with each look.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +20,12 @@ use super::{Caller, Commands, Trouble};
 use crate::clock::{machine_now, monotonic_now};
 use crate::random;
 
-const SCRIPT: &str = include_str!("inside/disk.bash");
+const SIZES: &str = include_str!("inside/disk.bash");
+/// Prints the databases of a box, a line each.
+const LIST_DATABASES: &str = concat!(
+    ": /work/.psbx-sync/; ",
+    "if [ -d /work/.sbx/testdb ] && command -v psbx-testdb >/dev/null; then psbx-testdb list; fi"
+);
 /// How long a look waits for the sizes of what is on the disk (rule 11.4).
 const DISK_WAIT: Duration = Duration::from_secs(5);
 /// How long sizes are good.
@@ -36,7 +42,7 @@ const LISTED: usize = 100;
 const MOST: usize = 10_000;
 /// What is measured, in the order in which it is.
 const PARTS: [&str; 4] = ["filesystems", "work", "caches", "temp"];
-/// Where databases say how they are reached; the script looks there.
+/// Where databases say how they are reached.
 const DATABASES: &str = "/work/.sbx/testdb";
 
 /// What is known of a box from inside.
@@ -60,18 +66,11 @@ pub struct Inside {
 #[derive(Default)]
 pub(super) struct Disks(Mutex<HashMap<BoxId, Measuring>>);
 
-/// What the script found.
-#[derive(Clone, Debug, Default)]
-struct Measured {
-    containers: Vec<ContainerView>,
-    disk: Option<DiskView>,
-}
-
 #[derive(Clone)]
 struct Measuring {
     exec_id: String,
     began: Instant,
-    whole: Option<Measured>,
+    whole: Option<DiskView>,
 }
 
 impl Commands {
@@ -82,10 +81,9 @@ impl Commands {
             return Ok(Inside::default());
         }
         let id = view.id();
-        let wait = if disk { DISK_WAIT } else { QUICK };
-        let (info, procs, measured) =
-            tokio::join!(self.info(id), self.running(id), self.measured(id, wait));
-        let measured = measured.unwrap_or_default();
+        let disk = async { if disk { self.measured(id).await } else { None } };
+        let (info, commands, containers, disk) =
+            tokio::join!(self.info(id), self.running(id), self.databases(id), disk);
         // A box that stopped running meanwhile is not ill.
         let still = self.0.engine.views().get(id);
         if still.is_none_or(|view| view.sandbox.state != State::Ready) {
@@ -96,11 +94,11 @@ impl Commands {
             processes: info.as_ref().map(|info| info.processes),
             memory_kills: self.memory_kills(id).await,
             boxd_version: info.map(|info| info.version),
-            running: procs.map(|commands| RunningView {
+            running: commands.map(|commands| RunningView {
                 commands,
-                containers: measured.containers,
+                containers: containers.unwrap_or_default(),
             }),
-            disk: measured.disk.filter(|_| disk),
+            disk,
         })
     }
 
@@ -125,9 +123,25 @@ impl Commands {
         Some(shown.take(LISTED).collect())
     }
 
-    /// What the script found: a moment ago, or now as far as the wait allows.
-    async fn measured(&self, id: BoxId, wait: Duration) -> Option<Measured> {
-        let until = monotonic_now() + wait;
+    /// The databases that were made with the box's helper, as they are now.
+    async fn databases(&self, id: BoxId) -> Option<Vec<ContainerView>> {
+        let request = boxd::ExecRequest {
+            cmd: LIST_DATABASES.to_owned(),
+            timeout_ms: u64::try_from(QUICK.as_millis()).unwrap_or(u64::MAX),
+            tail_bytes: Some(OUTPUT),
+            ..boxd::ExecRequest::default()
+        };
+        let options = CallOptions::default().with_timeout(QUICK * 2);
+        let client = self.0.boxds.client(id);
+        let listed = client.exec_with_options(request, options).await.ok()?;
+        let listed = listed.into_owned();
+        let text = String::from_utf8_lossy(&listed.result.stdout_tail).into_owned();
+        Some(text.lines().filter_map(database).take(LISTED).collect())
+    }
+
+    /// What takes up room: as it was a moment ago, or now as far as the wait allows.
+    async fn measured(&self, id: BoxId) -> Option<DiskView> {
+        let until = monotonic_now() + DISK_WAIT;
         let under_way = match self.0.disks.get(id) {
             Some(known) => match known.whole {
                 Some(whole) if monotonic_now().duration_since(known.began) < DISK_GOOD => {
@@ -142,7 +156,7 @@ impl Commands {
             Some(exec_id) => exec_id,
             None => {
                 let exec_id = random::hex::<8>();
-                self.begin_quietly(id, &exec_id, SCRIPT, DISK_LIMIT).await?;
+                self.begin_quietly(id, &exec_id, SIZES, DISK_LIMIT).await?;
                 self.0.disks.put(id, &exec_id, None);
                 exec_id
             }
@@ -157,19 +171,17 @@ impl Commands {
             }
         };
         let text = self.written(id, &exec_id).await?;
-        let mut measured = read(&text);
-        if let Some(disk) = &mut measured.disk {
-            disk.measured_at = Some(timestamp(self.0.clock.now()));
-            disk.measuring = ended.is_none();
-            if ended.is_some() && disk.not_measured.len() == PARTS.len() {
+        let mut disk = read(&text);
+        disk.measured_at = Some(timestamp(self.0.clock.now()));
+        disk.measuring = ended.is_none();
+        if ended.is_some() {
+            if disk.not_measured.len() == PARTS.len() {
                 self.0.disks.forget(id);
                 return None;
             }
+            self.0.disks.put(id, &exec_id, Some(disk.clone()));
         }
-        if ended.is_some() {
-            self.0.disks.put(id, &exec_id, Some(measured.clone()));
-        }
-        Some(measured)
+        Some(disk)
     }
 
     async fn begin_quietly(
@@ -213,7 +225,7 @@ impl Disks {
         known.get(&id).cloned()
     }
 
-    fn put(&self, id: BoxId, exec_id: &str, whole: Option<Measured>) {
+    fn put(&self, id: BoxId, exec_id: &str, whole: Option<DiskView>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.retain(|_, one| monotonic_now().duration_since(one.began) < DISK_LIMIT);
@@ -237,8 +249,7 @@ impl Disks {
 }
 
 /// Reads what the script wrote so far.
-fn read(text: &str) -> Measured {
-    let mut containers = Vec::new();
+fn read(text: &str) -> DiskView {
     let mut view = DiskView {
         not_measured: PARTS.map(str::to_owned).to_vec(),
         ..DiskView::default()
@@ -248,7 +259,6 @@ fn read(text: &str) -> Measured {
         let (kind, rest) = line.split_once('|').unwrap_or((line, ""));
         match kind {
             "end" => view.not_measured.retain(|part| part != rest),
-            "database" => containers.extend(database(rest)),
             "fs" => {
                 let words: Vec<&str> = rest.splitn(5, '|').collect();
                 if let [device, size, used, free, path] = words[..] {
@@ -287,14 +297,10 @@ fn read(text: &str) -> Measured {
         list.sort_by(|a, b| b.mb.total_cmp(&a.mb).then_with(|| a.path.cmp(&b.path)));
         list.truncate(LISTED);
     }
-    containers.truncate(LISTED);
-    Measured {
-        containers,
-        disk: Some(view),
-    }
+    view
 }
 
-/// A database that was made with the box's helper, which says how it is.
+/// A database, as the box's helper says it is.
 fn database(line: &str) -> Option<ContainerView> {
     let mut words = line.split('|');
     let (name, kind, status) = (words.next()?, words.next()?, words.next()?);
@@ -326,14 +332,9 @@ mod tests {
 
     #[test]
     fn what_is_known_is_told_and_the_rest_named() {
-        let text = "database|main|postgres|running|5432\nfs|9|10485760|5242880|5242880|/work\nfs|9|10485760|5242880|5242880|/\nfs|7|1024|0|1024|/tmp\n\
+        let text = "fs|9|10485760|5242880|5242880|/work\nfs|9|10485760|5242880|5242880|/\nfs|7|1024|0|1024|/tmp\n\
                     end|filesystems\nwork|100|/work/a\nwork|2048|/work/b|c\nend|work\ncaches|1|/root/.npm\n";
-        let Measured { containers, disk } = read(text);
-        assert_eq!(
-            (&*containers[0].name, &*containers[0].ports),
-            ("main", &[5432][..])
-        );
-        let view = disk.unwrap();
+        let view = read(text);
         assert_eq!(view.not_measured, ["caches", "temp"]);
         assert_eq!(view.filesystems[0].size_gb, Some(10.0));
         assert_eq!(view.filesystems[1].same_as.as_deref(), Some("/work"));
@@ -345,7 +346,20 @@ mod tests {
             .collect();
         assert_eq!(work, [("/work/b|c", 2.0), ("/work/a", 0.0)]);
         assert_eq!(view.caches.len(), 1);
-        let nothing = read("nonsense\n|\n").disk.unwrap();
+        let nothing = read("nonsense\n|\n");
         assert_eq!(nothing.not_measured.len(), PARTS.len());
+    }
+
+    #[test]
+    fn databases_are_read_by_line() {
+        let main = database("main|postgres|running|5432").unwrap();
+        assert_eq!(
+            (&*main.name, &*main.image, &*main.status),
+            ("main", "postgres", "running")
+        );
+        assert_eq!(main.ports, [5432]);
+        assert_eq!(main.env_file.as_deref(), Some("/work/.sbx/testdb/main.env"));
+        assert!(database("cache|redis|stopped|").unwrap().ports.is_empty());
+        assert!(database("nonsense").is_none());
     }
 }

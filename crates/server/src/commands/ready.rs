@@ -147,7 +147,7 @@ impl Commands {
         Ok(false)
     }
 
-    async fn port_opens(&self, id: BoxId, port: Option<u16>) -> Result<(), Trouble> {
+    pub(super) async fn port_opens(&self, id: BoxId, port: Option<u16>) -> Result<(), Trouble> {
         let Some(port) = port else {
             return Ok(());
         };

@@ -121,6 +121,8 @@ impl Commands {
                 name,
                 e2b: snapshot.record.e2b.as_deref().map(own_tokens),
                 link_secret: None,
+                // Another box has a use for that one, and none for this one.
+                runs: None,
                 origin: Some(Box::new(Origin {
                     fork_of: Some(view.id().to_string()),
                     ..origin(&snapshot, snapshot.memory)

@@ -1,18 +1,20 @@
 //! Starting a box, and bringing a stopped one back (rules 6.5, 14.1).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use icebox_lifecycle::state::{End, FreezeCause};
 use icebox_lifecycle::{BoxId, Command, Policy, State, Time};
-use icebox_wire::rest::StartRequest;
+use icebox_wire::rest::{ServiceRequest, StartRequest};
 
 use super::trouble::{Kind, Trouble};
+use super::versions::run::ToRun;
 use super::{Caller, Commands, ask, check, room, snapshots, wait};
 use crate::engine::{Admitted, NewBox, Patch, Patience, View};
 use crate::random;
-use crate::record::Record;
+use crate::record::{Leads, Record, Runs, Service};
 
 /// How long a start waits for its box; then it answers with the box as it is.
 const START_LIMIT: Duration = Duration::from_secs(300);
@@ -33,28 +35,92 @@ impl Commands {
             return self.restore(caller, id, &request, patience).await;
         }
         let waits = request.wait.unwrap_or(true);
-        let gift = self.gift(
-            "secrets",
-            caller,
-            &request.secrets,
-            request.environment.clone(),
-        );
+        self.begin_box(caller, request, patience, None, waits).await
+    }
+
+    /// Starts a new box, perhaps one that runs a version for another box.
+    pub(super) async fn begin_box(
+        &self,
+        caller: &Caller,
+        request: StartRequest,
+        patience: Patience,
+        runs: Option<Runs>,
+        waits: bool,
+    ) -> Result<Arc<View>, Trouble> {
+        let environment = request.environment.clone();
+        let gift = self.gift("secrets", caller, &request.secrets, environment.clone());
         let gift = gift.await?;
-        let new = self.new_box(caller, request)?;
+        let versions: Vec<_> = request.services.iter().filter_map(versioned).collect();
+        let mut new = self.new_box(caller, request)?;
         let id = new.id;
-        self.hand_over(id, gift).await?;
-        let created = self.0.engine.patient(patience).create(new).await;
-        let answer = match created {
+        new.record.runs = runs.map(Box::new);
+        let ran = self
+            .run_declared(caller, &mut new, &versions, environment)
+            .await?;
+        let created = async {
+            self.hand_over(id, gift).await?;
+            let created = self.0.engine.patient(patience).create(new).await;
+            created.map_err(|error| ask(error, id))
+        };
+        let answer = match created.await {
             Ok(answer) => answer,
-            Err(error) => {
+            Err(trouble) => {
                 self.take_back(id).await;
-                return Err(ask(error, id));
+                for id in ran {
+                    self.end_version(id).await;
+                }
+                return Err(trouble);
             }
         };
         if waits {
             self.until_started(answer.view).await
         } else {
             Ok(answer.view)
+        }
+    }
+
+    /// Runs the versions that services of a new box are to be: their boxes, to which these lead then.
+    async fn run_declared(
+        &self,
+        caller: &Caller,
+        new: &mut NewBox,
+        versions: &[(String, String)],
+        environment: Option<String>,
+    ) -> Result<Vec<BoxId>, Trouble> {
+        let for_box = new.id;
+        let services = &mut new.record.services;
+        let declared: Vec<&mut Service> = services
+            .iter_mut()
+            .filter(|service| versions.iter().any(|(name, _)| *name == service.name))
+            .collect();
+        let port = |service: &Service| service.listens_on().unwrap_or(service.port);
+        let to_run = declared
+            .iter()
+            .zip(versions)
+            .map(|(service, (name, version))| ToRun {
+                for_box,
+                service: name,
+                port: port(service),
+                version,
+                env: BTreeMap::new(),
+                environment: environment.clone(),
+            });
+        let ran = self.run_versions(caller, to_run.collect()).await?;
+        for (service, id) in declared.into_iter().zip(&ran) {
+            service.leads = Leads::Link {
+                id: id.as_str().into(),
+                port: port(service),
+            };
+        }
+        // Only now it is known that they lead somewhere else.
+        match check::together("services", &new.record.services) {
+            Ok(()) => Ok(ran),
+            Err(trouble) => {
+                for id in ran {
+                    self.end_version(id).await;
+                }
+                Err(trouble)
+            }
         }
     }
 
@@ -99,6 +165,7 @@ impl Commands {
             link_secret: None,
             origin: None,
             scene: None,
+            runs: None,
         };
         if let Some((snapshot, memory)) = begins {
             let asked = request.size.unwrap_or_default();
@@ -189,6 +256,11 @@ impl Commands {
         };
         self.0.engine.views().wait_for(view.id(), changed).await;
     }
+}
+
+/// The name of a service that is to be a version, and which one.
+fn versioned(service: &ServiceRequest) -> Option<(String, String)> {
+    Some((service.name.clone(), service.version.clone()?))
 }
 
 fn started_or_why_not(view: &Arc<View>, now: Time) -> ControlFlow<Result<Arc<View>, Trouble>> {

@@ -8,6 +8,7 @@ use icebox_wire::rest::{ServiceRequest, WireRequest};
 
 use super::check::{self, SERVICES, unfit};
 use super::trouble::{Kind, Trouble};
+use super::versions::run;
 use super::{Caller, Commands, ask};
 use crate::edge::is_box_host;
 use crate::engine::{Patch, View};
@@ -19,10 +20,6 @@ use crate::store::{Ending, HistoryStep, SUMMARY_LEN, cut};
 const MOST_PATHS: usize = 32;
 /// The longest of them, in bytes.
 const PATH_LEN: usize = 200;
-/// What to do instead of running a version.
-const NO_VERSIONS: &str = "a box has no container engine, so that no published version can run under the name: run the program in \
-    a box of its own and link to that with `fromBox`, or in this one, in mode `box`";
-
 /// What a wire call changes.
 enum Change {
     Service(Service),
@@ -37,7 +34,6 @@ pub(super) struct Wanted {
     pub(super) target_port: Option<u16>,
     pub(super) external_base_url: Option<String>,
     pub(super) from_box: Option<String>,
-    pub(super) version: Option<String>,
 }
 
 impl Commands {
@@ -48,14 +44,34 @@ impl Commands {
         id: &str,
         request: WireRequest,
     ) -> Result<Arc<View>, Trouble> {
+        run::without_version(&request)?;
+        match &request.version {
+            Some(version) if request.scene_paths.is_none() => {
+                let view = self.find(caller, id)?;
+                let version = version.clone();
+                self.wire_version(caller, &view, &version, request).await
+            }
+            Some(_) | None => self.wire_as(caller, id, &request, None).await,
+        }
+    }
+
+    /// The same, but for versions. `detail` is what its step says of it, if not what follows from it.
+    pub(super) async fn wire_as(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: &WireRequest,
+        detail: Option<String>,
+    ) -> Result<Arc<View>, Trouble> {
         let view = self.find(caller, id)?;
         // What cannot be is refused before anything wakes.
-        let change = self.change(caller, &view, &request)?;
-        let (target, detail) = described(&change);
+        let change = self.change(caller, &view, request)?;
+        let (target, leads) = described(&change);
+        let detail = detail.unwrap_or(leads);
         let change = move |record: &mut Record| apply(record, change);
         let again = || {
             let view = self.find(caller, id)?;
-            self.change(caller, &view, &request).map(drop)
+            self.change(caller, &view, request).map(drop)
         };
         let step = HistoryStep {
             at: self.0.clock.now(),
@@ -156,8 +172,7 @@ impl Commands {
         let leads_anew = request.mode.is_some()
             || request.target_port.is_some()
             || request.external_base_url.is_some()
-            || request.from_box.is_some()
-            || request.version.is_some();
+            || request.from_box.is_some();
         let leads = match known {
             // Only its port or its mark changes.
             Some(known) if !leads_anew => {
@@ -184,7 +199,6 @@ impl Commands {
                         .clone()
                         .or_else(|| external.filter(|_| is_external)),
                     from_box: request.from_box.clone(),
-                    version: request.version.clone(),
                 };
                 self.leads(caller, Some(view.id()), &wanted)?
             }
@@ -207,6 +221,19 @@ impl Commands {
         Ok(Change::Service(service))
     }
 
+    /// The port of a name that is asked for, if that fits.
+    pub(super) fn port_of(
+        &self,
+        caller: &Caller,
+        view: &View,
+        request: &WireRequest,
+    ) -> Result<u16, Trouble> {
+        match self.change(caller, view, request)? {
+            Change::Service(service) => Ok(service.port),
+            Change::ScenePaths(_) => Err(unfit("service")),
+        }
+    }
+
     /// Where a name leads that is asked for; `of` is the box, if it is there already.
     pub(super) fn leads(
         &self,
@@ -214,9 +241,6 @@ impl Commands {
         of: Option<BoxId>,
         wanted: &Wanted,
     ) -> Result<Leads, Trouble> {
-        if wanted.version.is_some() {
-            return Err(Trouble::new(Kind::BadRequest, NO_VERSIONS).with("field", "version"));
-        }
         if let Some(port) = wanted.target_port {
             check::port("targetPort", port)?;
         }
@@ -385,14 +409,18 @@ impl Commands {
         check::services(&services)?;
         let mut all = Vec::with_capacity(services.len());
         for service in services {
-            let links = service.from_box.is_some();
+            let links = service.from_box.is_some() || service.version.is_some();
+            if service.from_box.is_some() && service.version.is_some() {
+                let limit =
+                    "without `fromBox` when they have a `version`, which has a box of its own";
+                return Err(Trouble::bad("services", limit));
+            }
             let wanted = Wanted {
                 mode: None,
                 port: service.port,
                 target_port: service.target_port,
                 external_base_url: external_base_url.filter(|_| !links).map(str::to_owned),
                 from_box: service.from_box,
-                version: service.version,
             };
             all.push(Service {
                 leads: self.leads(caller, None, &wanted)?,

@@ -87,6 +87,8 @@ struct FakeBox {
 struct FakeSnapshot {
     files: BTreeMap<String, String>,
     memory: Option<Memory>,
+    /// Programs that go on with the memory.
+    programs: HashMap<u16, SocketAddr>,
 }
 
 impl Fake {
@@ -307,6 +309,7 @@ impl Driver for Fake {
                 if memory {
                     let none = || DriverError::Refused("it has no memory".to_owned());
                     fresh.memory = from.memory.ok_or_else(none)?;
+                    fresh.programs = from.programs;
                 }
             }
             if let Some(mut old) = world.boxes.remove(&id) {

@@ -426,6 +426,7 @@ mod tests {
             e2b: None,
             origin: None,
             scene: None,
+            runs: None,
         };
         let policy = Policy {
             freeze_after_ms: None,

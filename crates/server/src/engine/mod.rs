@@ -18,6 +18,7 @@ mod run;
 mod saves;
 mod show;
 mod turn;
+mod versions;
 mod views;
 mod warm;
 mod watch;

@@ -392,6 +392,7 @@ impl Core {
 
     /// Commits the turn, then acts. Gives back what has to be taken up again because the commit failed.
     pub(super) fn finish(&mut self, mut turn: Turn) -> Result<(), Vec<Message>> {
+        self.end_versions(&mut turn);
         self.follow_links(&mut turn);
         self.keep_warm(&mut turn);
         self.follow_saves(&mut turn);

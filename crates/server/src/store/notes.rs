@@ -19,6 +19,8 @@ pub struct VersionRow {
     pub label: String,
     /// The image.
     pub image: String,
+    /// The command that starts it.
+    pub cmd: Option<String>,
     /// Why it was published.
     pub note: Option<String>,
     /// The commit it was built from.
@@ -74,7 +76,8 @@ pub struct FeedbackRow {
     pub suggestions: String,
 }
 
-const VERSION: &str = "SELECT id, service, label, image, note, git_sha, created_ms FROM versions";
+const VERSION: &str =
+    "SELECT id, service, label, image, note, git_sha, created_ms, cmd FROM versions";
 
 fn version(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
     Ok(VersionRow {
@@ -85,6 +88,7 @@ fn version(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
         note: row.get(4)?,
         git_sha: row.get(5)?,
         created_at: Time(row.get(6)?),
+        cmd: row.get(7)?,
     })
 }
 
@@ -110,7 +114,7 @@ impl Beside {
                 return Ok(Published::TooMany);
             }
             tx.execute(
-                "INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                 params![
                     new.id,
                     account.0,
@@ -119,10 +123,28 @@ impl Beside {
                     new.image,
                     new.note,
                     new.git_sha,
-                    new.created_at.0
+                    new.created_at.0,
+                    new.cmd
                 ],
             )?;
             Ok(Published::New)
+        })
+    }
+
+    /// The version of a service that has this label or id.
+    pub fn version(
+        &self,
+        account: AccountId,
+        service: &str,
+        named: &str,
+    ) -> Result<Option<VersionRow>, StoreError> {
+        self.read(|db| {
+            let sql = format!(
+                "{VERSION} WHERE account = ?1 AND service = ?2 AND (label = ?3 OR id = ?3)
+                 ORDER BY label = ?3 DESC LIMIT 1"
+            );
+            db.query_row(&sql, params![account.0, service, named], version)
+                .optional()
         })
     }
 

@@ -229,6 +229,10 @@ const STEPS: &[&str] = &[
     CREATE INDEX creations_at ON creations (at_ms);
     CREATE INDEX creations_of ON creations (account, at_ms);
 ",
+    // What starts a version, if it does not go on from memory.
+    "
+    ALTER TABLE versions ADD COLUMN cmd TEXT;
+",
 ];
 
 /// Brings the main file up to date; refuses one from a newer server.

@@ -49,6 +49,11 @@ fn record() -> Record {
                 base_url: "https://example.com".into(),
             }),
         })),
+        runs: Some(Box::new(crate::record::Runs {
+            for_box: "d".repeat(20).into(),
+            version: "ver_0123456789abcdef".into(),
+            label: "v1".into(),
+        })),
     }
 }
 

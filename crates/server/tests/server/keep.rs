@@ -312,6 +312,8 @@ async fn a_published_label_means_the_same_for_ever() {
         ("image", json!("-x")),
         ("image", json!("a;b")),
         ("gitSha", json!("xyz")),
+        ("cmd", json!("")),
+        ("image", json!("snapshot:nosuch")),
         ("note", json!("x".repeat(201))),
     ] {
         let mut bad = version.clone();

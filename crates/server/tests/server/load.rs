@@ -185,6 +185,7 @@ fn fill(store: &mut Store, count: usize) -> Vec<BoxId> {
         e2b: None,
         origin: None,
         scene: None,
+        runs: None,
     };
     for some in ids.chunks(10_000) {
         let boxes: Vec<Sandbox> = some

@@ -32,6 +32,7 @@ mod session;
 mod snapshots;
 mod steps;
 mod tls;
+mod versions;
 mod wake;
 mod webhooks;
 mod wiring;

@@ -732,7 +732,7 @@ async fn a_link_lives_at_the_box_that_it_leads_to_and_a_scene_is_what_was_chosen
             json!({"id": id.as_str(), "service": "three", "version": "v1"}),
         )
         .await;
-    assert!(text.contains("no container engine"), "{text}");
+    assert!(text.contains("`v1` is none, there are none yet"), "{text}");
     let names = rig.fake.read_file(id, "hosts").await.unwrap();
     assert_eq!(names.lines().count(), 4, "{names}");
     assert!(

@@ -37,6 +37,7 @@ pub struct SlotsView {
 
 /// A part of the room.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PartViewOf_{T}")]
 pub struct PartView<T> {
     /// How much is taken.
     pub taken: T,

@@ -114,8 +114,16 @@ pub struct VersionRequest {
     pub service: String,
     /// Its name among the versions of that service.
     pub label: String,
-    /// The image it runs from.
-    pub image: String,
+    /// What it runs from: `snapshot:` and the id or name of a snapshot, an image that boxes start from, or, only to be listed, the
+    /// reference of any other. This or `fromBox`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The id of a box to keep as it is now: it becomes a snapshot, from which the version runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_box: Option<String>,
+    /// The command that starts it, for bash in `/work`. Without one, what ran in the snapshot goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<String>,
     /// Why it is published; at most 200 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -134,8 +142,11 @@ pub struct VersionView {
     pub service: String,
     /// Its name among the versions of that service.
     pub label: String,
-    /// The image it runs from.
+    /// What it runs from.
     pub image: String,
+    /// The command that starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<String>,
     /// Why it was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

@@ -31,6 +31,9 @@ pub struct ProcView {
     /// Its process id in the box, while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// How many CPUs it and what it started kept busy just now, to the hundredth; of commands that run, in a list that is no `look`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
     /// Its exit code, once it exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

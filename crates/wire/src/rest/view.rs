@@ -280,6 +280,15 @@ pub struct ServiceView {
     /// The box that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_box: Option<String>,
+    /// The label of the version that runs in that box.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The id of that version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_id: Option<String>,
+    /// The variables that were given with it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Where a browser finds it; of a link, at the box that it leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,

@@ -1,5 +1,7 @@
 //! Where the names in a box lead: to its own programs, elsewhere, or to another box; and what people see first of it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,9 +30,13 @@ pub struct WireRequest {
     /// The id of another box of the account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_box: Option<String>,
-    /// A published version to run under the name. No box can: it is refused, with what to do instead.
+    /// A published version of the service, by its label or id: it is started in a box of its own, to which the name leads. The
+    /// box of the version that ran under the name before ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// With `version`, if that is started by a command: variables for it, which win over those of the environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Whether people open it in a browser. Alone it changes only that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web: Option<bool>,

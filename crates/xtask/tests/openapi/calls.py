@@ -101,7 +101,7 @@ def environments():
     at = "/v1/environments"
     call("POST", at, body={"name": "staging"}, status=201)
     call("PUT", at + "/{name}/services/{service}", "staging", "db", body=b"DB_USER=me\n", media="text/plain")
-    made = {"name": "office", "endpoints": [f"{URL.hostname}:{URL.port}"]}
+    made = {"name": "office", "endpoints": [f"web={URL.hostname}:{URL.port}"]}
     made = call("POST", at + "/{name}/connections", "staging", body=made, status=201)
     endpoints = {"endpoints": [f"api={URL.hostname}:{URL.port}"]}
     call("PUT", at + "/{name}/connections/{id}/endpoints", "staging", made["id"], body=endpoints)
@@ -193,6 +193,12 @@ def wiring(box):
     other = call("POST", "/v1/boxes", body={"name": "data"}, status=201)["id"]
     wired = call("POST", at + "/wire", box, body={"service": "db", "port": 5432, "fromBox": other})
     assert wired["links"], wired
+    version = {"service": "web", "label": "v1", "image": "host", "cmd": "exec python3 -m http.server 8000"}
+    call("POST", "/v1/versions", body=version, status=201)
+    wire = {"service": "web", "port": 8000, "version": "v1", "env": {"A": "1"}}
+    wired = call("POST", at + "/wire", box, body=wire)
+    assert wired["services"][0]["version"] == "v1", wired
+    call("POST", at + "/wire", box, body={"service": "web", "port": 8080, "mode": "box"})
     assert call("GET", at, other)["linkedFrom"]
     call("POST", at + "/scene", box, body={"service": "web"})
     call("POST", at + "/link", box, body={"service": "web", "ttlSec": 60})
@@ -266,7 +272,7 @@ def lives(box):
     frozen = call("POST", at + "/freeze", box)
     assert (frozen["status"], frozen["tier"]) == ("frozen", "disk"), frozen
     listed = call("GET", "/v1/boxes", query="all=1&limit=10")
-    assert len(listed["boxes"]) == 3, listed
+    assert len(listed["boxes"]) == 4, listed
     call("GET", "/v1/boxes", query="limit=1")
     call("POST", at + "/wake", box, body={"waitForCapacitySec": 5})
     call("POST", at + "/stop", forks[0]["box"]["id"])

@@ -177,6 +177,7 @@ fn new_box(app: &App, client: &Client, wanted: Wanted) -> Result<NewBox, Failure
         })),
         origin: None,
         scene: None,
+        runs: None,
     };
     if let Some(snapshot) = &begins {
         continues(&mut record, snapshot, snapshot.memory, size);

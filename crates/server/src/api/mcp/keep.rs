@@ -49,6 +49,8 @@ pub(super) async fn publish_version(app: &App, asking: &Asking, args: JsonObject
         service: args.service,
         label: args.label,
         image: args.image,
+        from_box: args.from_box,
+        cmd: args.cmd,
         note: args.note,
         git_sha: args.git_sha,
     };

@@ -93,7 +93,7 @@ pub(super) struct Service {
     target_port: Option<u16>,
     /// Another box of the account: the name leads to a port there.
     from_box: Option<String>,
-    /// Not possible here: a box has no container engine.
+    /// A published version of this service, by label or id: it runs in a box of its own, to which the name leads.
     version: Option<String>,
 }
 
@@ -256,9 +256,15 @@ pub(super) struct PublishVersion {
     /// The version's name, new among those of the service.
     #[schemars(length(min = 1, max = 100))]
     pub(super) label: String,
-    /// The image it runs from.
+    /// What it runs from: `snapshot:` and the id or name of a snapshot. Give this or `fromBox`.
     #[schemars(length(min = 1, max = 500))]
-    pub(super) image: String,
+    pub(super) image: Option<String>,
+    /// A box to keep as it is now, with what runs in it: the version goes on from there.
+    pub(super) from_box: Option<String>,
+    /// The command that starts it, for bash in `/work`. With it only the files are kept, and `env` can be given when it is wired;
+    /// without it what runs now goes on.
+    #[schemars(length(min = 1, max = 131_072))]
+    pub(super) cmd: Option<String>,
     /// Why it is published.
     #[schemars(length(max = 200))]
     pub(super) note: Option<String>,

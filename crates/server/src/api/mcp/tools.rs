@@ -94,7 +94,7 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         tool::<params::Procs>(
             "sandbox_procs",
             "Look after commands",
-            "Lists the commands that run in a box (`mine`: this conversation began it), waits for the end of one or until \
+            "Lists the commands that run in a box (`mine`: this conversation began it; `cpu`: how many CPUs it keeps busy just now), waits for the end of one or until \
              a server is up (`readyPort`, `readyLog`), or stops one with everything it started. `wait` answers with the \
              end of its output, also while it still runs (`running`).",
             Hints::Destroys,
@@ -136,7 +136,8 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
             "sandbox_wire",
             "Say where a name leads",
             "Makes `name:port` in a box lead to the box's own program (mode `box`), to a server elsewhere (mode `external`, \
-             plain HTTP in the box whatever it is there), or to another box (`fromBox`); programs may run already. While a name \
+             plain HTTP in the box whatever it is there), to another box (`fromBox`), or to a published version (`version`), which is \
+             started in a box of its own and ends when the name leads elsewhere; programs may run already. While a name \
              leads elsewhere, its port in the box is taken: switch it to `box` before your own program listens there. \
              Connections that were open before a freeze are closed after it: programs have to connect again. Gives the whole \
              table. Wakes a frozen box.",
@@ -219,8 +220,8 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         tool::<params::PublishVersion>(
             "sandbox_publish_version",
             "Publish a version",
-            "Records that an image is a version of a service, under a label. A label means the same for ever: publishing \
-             it again with another image fails.",
+            "Keeps a version of a service under a label, for `sandbox_wire` and `sandbox_start` to run: a box as it is now \
+             (`fromBox`), or a snapshot (`image`). A label means the same for ever: publishing it again as something else fails.",
             Hints::Destroys,
             |app, asking, args| Box::pin(keep::publish_version(app, asking, args)),
         ),
@@ -395,6 +396,13 @@ async fn one_proc(app: &App, caller: &Caller, id: &str, bg_id: &str) -> Outcome 
     let found = app.commands.wait_proc(caller, id, bg_id, Duration::ZERO);
     let found = found.await?;
     let mut shown = with_bg_id(&found.proc)?;
+    if found.proc.running {
+        // What it uses is measured for all at once.
+        let procs = app.commands.procs(caller, id).await?;
+        let measured = procs.iter().find(|proc| proc.exec_id == found.proc.exec_id);
+        let cpu = measured.and_then(|proc| proc.cpu);
+        shown.extend(cpu.map(|cpu| ("cpu".to_owned(), cpu.into())));
+    }
     if !found.proc.background && !found.proc.running && !found.proc.recorded {
         shown.insert("result".to_owned(), Value::Object(fields(&found)?));
     }

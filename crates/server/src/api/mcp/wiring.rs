@@ -8,14 +8,9 @@ use super::tools::{Asking, Outcome, fields};
 use crate::api::App;
 use crate::api::input::arguments;
 use crate::api::wiring::table;
-use crate::commands::{Kind, Trouble};
 
 pub(super) async fn wire(app: &App, asking: &Asking, args: JsonObject) -> Outcome {
     let args: params::Wire = arguments(args)?;
-    if args.env.is_some() && args.version.is_none() {
-        let text = "`env` goes with `version`; give variables to the command that starts the program instead";
-        return Err(Trouble::new(Kind::BadRequest, text).with("field", "env"));
-    }
     let request = rest::WireRequest {
         service: args.service,
         mode: args.mode,
@@ -24,6 +19,7 @@ pub(super) async fn wire(app: &App, asking: &Asking, args: JsonObject) -> Outcom
         external_base_url: args.external_base_url,
         from_box: args.from_box,
         version: args.version,
+        env: args.env.unwrap_or_default(),
         web: args.web,
         scene_paths: args.scene_paths,
     };

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use icebox_wire::rest::{AGENT_HEADER, CSRF_HEADER, ErrorBody};
-use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Operation, Param, Taken, Takes, Who};
@@ -56,7 +57,10 @@ impl Schemas {
         };
         Self {
             sent: settings().for_deserialize().into_generator(),
-            answered: settings().for_serialize().into_generator(),
+            answered: settings()
+                .for_serialize()
+                .with_transform(RecursiveTransform(absent_not_null))
+                .into_generator(),
         }
     }
 
@@ -71,6 +75,39 @@ impl Schemas {
             );
         }
         all
+    }
+}
+
+/// What may be absent from an answer is never `null` there: types leave it out instead.
+fn absent_not_null(schema: &mut Schema) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| {
+        let mut names = required.as_array().into_iter().flatten();
+        names.any(|required| required == name)
+    };
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, field) in fields.into_iter().flatten() {
+        if is_required(name) {
+            continue;
+        }
+        let Some(field) = field.as_object_mut() else {
+            continue;
+        };
+        if let Some(Value::Array(kinds)) = field.get_mut("type") {
+            kinds.retain(|kind| kind != "null");
+            if let [only] = &mut kinds[..] {
+                let only = only.take();
+                field.insert("type".to_owned(), only);
+            }
+        }
+        if let Some(Value::Array(forms)) = field.get_mut("anyOf") {
+            forms.retain(|form| form.get("type").is_none_or(|kind| kind != "null"));
+            if let [Value::Object(only)] = &mut forms[..] {
+                let only = std::mem::take(only);
+                field.remove("anyOf");
+                field.extend(only);
+            }
+        }
     }
 }
 
@@ -323,7 +360,7 @@ fn success(answers: &[&Answer], schemas: &mut Schemas) -> Value {
         if let Some(media) = answer.media {
             let schema = answer.schema.map(|schema| schema(&mut schemas.answered));
             let forms = content.entry(media).or_default();
-            forms.extend(schema.map(schemars::Schema::to_value));
+            forms.extend(schema.map(Schema::to_value));
         }
         for (name, about) in answer.headers {
             let schema = json!({ "type": "string" });

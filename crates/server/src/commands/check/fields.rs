@@ -63,7 +63,7 @@ const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "services",
-        "a list of at most 32 objects {name, port, web, targetPort, fromBox}",
+        "a list of at most 32 objects {name, port, web, targetPort, fromBox, version}",
     ),
     ("mode", "`box` or `external`"),
     (
@@ -75,7 +75,10 @@ const FIELDS: &[(&str, &str)] = &[
         "`http://` or `https://`, a host, and perhaps a path, at most 2000 bytes",
     ),
     ("fromBox", "the id of another box of the account"),
-    ("version", "left out: a box has no container engine"),
+    (
+        "version",
+        "the label or id of a published version of the service",
+    ),
     ("web", "true or false"),
     (
         "scenePaths",

@@ -1,9 +1,6 @@
 : /work/.psbx-sync/
 # Prints what takes up room in a box, piece by piece, so that what is known can be told while the rest is measured.
 export LC_ALL=C
-if [ -d /work/.sbx/testdb ] && command -v psbx-testdb >/dev/null; then
-  psbx-testdb list 2>/dev/null | while IFS= read -r line; do echo "database|$line"; done
-fi
 for path in /work / /tmp /dev/shm; do
   df -P -k -- "$path" 2>/dev/null | while read -r _ size used free _; do
     case $size in *[!0-9]* | '') ;; *) echo "fs|$(stat -c %d -- "$path")|$size|$used|$free|$path" ;; esac

@@ -259,8 +259,13 @@ impl Boxd for Daemon {
         let only = request.running_only;
         let all = self.memory(|memory| memory.commands.clone())?;
         let wanted = |command: &&Running| !only || command.ended.is_none();
+        let shown = |command: &Running| ProcInfo {
+            // Nothing that runs here computes.
+            cpus: (request.cpu_ms > 0 && command.ended.is_none()).then_some(0.0),
+            ..info(command)
+        };
         Response::ok(ProcsResponse {
-            procs: all.iter().rev().filter(wanted).map(info).collect(),
+            procs: all.iter().rev().filter(wanted).map(shown).collect(),
             ..ProcsResponse::default()
         })
     }

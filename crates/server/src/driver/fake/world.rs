@@ -63,6 +63,7 @@ impl World {
         let made = FakeSnapshot {
             files: found.files.clone(),
             memory: memory.transpose()?,
+            programs: found.programs.clone(),
         };
         self.snapshots.insert(snapshot, made);
         Ok(())

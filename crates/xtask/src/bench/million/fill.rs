@@ -138,6 +138,7 @@ fn record(n: i64) -> Record {
         e2b: None,
         origin: None,
         scene: None,
+        runs: None,
     };
     if some(3) {
         record.services.push(Service {

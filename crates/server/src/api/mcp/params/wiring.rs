@@ -27,9 +27,9 @@ pub(in crate::api::mcp) struct Wire {
     pub(in crate::api::mcp) external_base_url: Option<String>,
     /// Another box of the account: `service:port` here is a port there. A connection wakes that box.
     pub(in crate::api::mcp) from_box: Option<String>,
-    /// A published version. Not possible here: a box has no container engine.
+    /// A published version of the service, by label or id: it is started in a box of its own, to which the name leads.
     pub(in crate::api::mcp) version: Option<String>,
-    /// Not possible here either: it goes with `version`.
+    /// With `version`: variables for the command that starts it, over those of the environment.
     pub(in crate::api::mcp) env: Option<BTreeMap<String, String>>,
     /// Whether people open it in a browser. Alone it changes only that.
     pub(in crate::api::mcp) web: Option<bool>,
