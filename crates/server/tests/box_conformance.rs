@@ -1,5 +1,14 @@
 //! The container driver, on real boxes, against the suite that every driver passes.
 
+#[path = "../../xtask/src/outside.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "it is a module of other tests, which need more of it"
+)]
+mod outside;
+
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,6 +82,15 @@ impl Inside for ByCommands {
     async fn recall(&self, id: BoxId) -> Option<String> {
         self.run(id, RECALL.to_owned(), false).await
     }
+
+    async fn reaches(&self, id: BoxId, address: Ipv4Addr) -> bool {
+        let talk = outside::talk_to(&address.to_string());
+        self.run(id, talk, false).await.is_some()
+    }
+
+    async fn left(&self) -> Vec<String> {
+        outside::left().expect("a look")
+    }
 }
 
 /// One folder for all cases, so that the image is made once. Boxes of different cases do not meet in it.
@@ -80,7 +98,14 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("box-conformance")
 }
 
-async fn check(case: &str) {
+/// Runs a case on networks of its own, which its threads inherit.
+fn check(case: &str) {
+    let _outside = outside::enter().expect("networks of its own (needs root)");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(run(case));
+}
+
+async fn run(case: &str) {
     let boxd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/boxd/boxd");
     let driver = ContainerDriver::open(&data(), &boxd).expect("boxes can run here");
     let driver = Arc::new(driver);
@@ -124,9 +149,9 @@ impl Drop for Cleaning {
 
 macro_rules! cases {
     ($($test:ident: $case:literal,)*) => {
-        $(#[tokio::test(flavor = "multi_thread")]
-        async fn $test() {
-            check($case).await;
+        $(#[test]
+        fn $test() {
+            check($case);
         })*
 
         #[test]
@@ -154,4 +179,8 @@ cases! {
     box_snapshot_with_memory: "a_snapshot_holds_files_and_memory",
     box_snapshot_of_files: "a_snapshot_of_files_boots_cold",
     box_snapshot_when: "a_snapshot_needs_a_box_that_stands_still",
+    box_reach_changes: "what_is_reached_changes_while_it_runs",
+    box_reach_after_freeze: "what_is_reached_is_as_asked_after_a_freeze",
+    box_reach_of_fork: "a_fork_reaches_what_it_may_itself",
+    box_reach_leaves_nothing: "nothing_is_left_of_what_was_reached",
 }

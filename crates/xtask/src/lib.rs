@@ -6,6 +6,7 @@ pub mod browser;
 pub mod crash;
 pub mod docs;
 pub mod harness;
+pub mod outside;
 pub mod sdks;
 pub mod sim;
 pub mod tidy;

@@ -1,26 +1,16 @@
 //! The way out of real boxes. The machine is a network namespace that the test made, and so is its internet: nothing of it
 //! reaches the network of the machine that runs the test, nor changes it.
 
-use std::fs::{File, Permissions};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::fs::Permissions;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use anyhow::Context;
 use serde_json::{Value, json};
 use xtask::harness::{Answer, Instance, SETTINGS, until};
-
-/// Addresses of the internet, a private one beyond the machine, cloud metadata, and the machine itself.
-const ONE: &str = "9.9.9.9";
-const OTHER: &str = "8.8.4.4";
-const PRIVATE: &str = "10.20.30.40";
-const METADATA: &str = "169.254.169.254";
-const MACHINE: &str = "9.9.8.1";
-const PORT: u16 = 80;
+use xtask::outside::{self, MACHINE, METADATA, ONE, OTHER, Outside, PRIVATE, ip, nft, talk_to};
 
 /// Keeps a connection, and a connected socket of datagrams; notes when the connection ends.
 const HOLD: &str = "exec 4<>/dev/udp/9.9.9.9/53; exec 3<>/dev/tcp/9.9.9.9/80; echo hi >&3; \
@@ -30,22 +20,12 @@ const HOLD: &str = "exec 4<>/dev/udp/9.9.9.9/53; exec 3<>/dev/tcp/9.9.9.9/80; ec
 struct World {
     instance: Instance,
     ids: Vec<String>,
+    _outside: Outside,
 }
 
 impl World {
     fn new(name: &str, settings: &str) -> Self {
-        enter_new_network();
-        run_ip(&["link", "set", "lo", "up"]);
-        let internet = internet();
-        let network = format!("/proc/{}/fd/{}", std::process::id(), internet.as_raw_fd());
-        run_ip(&[
-            "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", &network,
-        ]);
-        run_ip(&["addr", "add", "9.9.8.1/24", "dev", "uplink"]);
-        run_ip(&["link", "set", "uplink", "up"]);
-        run_ip(&["route", "add", "default", "via", "9.9.8.2"]);
-        configure(&internet);
-        echo(TcpListener::bind(("0.0.0.0", PORT)).expect("a service of the machine"));
+        let outside = outside::enter().expect("networks of its own (needs root)");
         let mut instance = Instance::new(name, false).expect("a data folder");
         let settings = format!("{settings}\n[egress]\nresolvers = [\"{ONE}\"]\n");
         std::fs::write(instance.data.join(SETTINGS), settings).expect("settings");
@@ -68,6 +48,7 @@ impl World {
         Self {
             instance,
             ids: Vec::new(),
+            _outside: outside,
         }
     }
 
@@ -79,10 +60,7 @@ impl World {
 
     /// Whether a program in the box has an answer from there.
     fn reaches(&self, id: &str, address: &str) -> bool {
-        let talk = format!(
-            "timeout 3 bash -c 'exec 3<>/dev/tcp/{address}/{PORT} && echo hi >&3 && read -r line <&3'"
-        );
-        self.exit_code(id, &talk) == 0
+        self.exit_code(id, &talk_to(address)) == 0
     }
 
     fn exit_code(&self, id: &str, cmd: &str) -> i64 {
@@ -162,115 +140,15 @@ impl World {
         }
         let left = self.instance.leftovers(&self.ids);
         assert!(left.is_empty(), "left behind:\n{}", left.join("\n"));
-        // The kernel removes what was in a namespace a moment after its last holder is gone.
-        let gone = until(Duration::from_secs(20), || {
-            Ok((!ip(&["-o", "link"])?.contains("icebox")).then_some(()))
-        });
-        gone.expect("no link is left");
         self.instance.stop().expect("the server ends");
-        assert!(!has_table(), "the server left its rules in the firewall");
+        assert_eq!(outside::left().expect("a look"), Vec::<String>::new());
     }
-}
-
-fn enter_new_network() {
-    // SAFETY: only the network namespace of this thread changes.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("a network of its own (needs root)");
-}
-
-fn ip(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("ip").args(arguments).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip {arguments:?}: {said}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn run_ip(arguments: &[&str]) {
-    ip(arguments).expect("a network");
-}
-
-fn nft(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("nft").args(arguments).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "nft {arguments:?}: {said}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Whether the machine has the rules that keep boxes from it.
 fn has_table() -> bool {
     let tables = nft(&["list", "tables"]).expect("a list");
     tables.contains("table inet icebox")
-}
-
-/// A network with servers that echo and one that resolves names. It is there as long as the test.
-fn internet() -> File {
-    let (send, made) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        enter_new_network();
-        let network = File::open("/proc/thread-self/ns/net").expect("the network");
-        run_ip(&["link", "set", "lo", "up"]);
-        for address in [ONE, OTHER, PRIVATE, METADATA] {
-            run_ip(&["addr", "add", &format!("{address}/32"), "dev", "lo"]);
-        }
-        echo(TcpListener::bind(("0.0.0.0", PORT)).expect("servers"));
-        let names = UdpSocket::bind((ONE, 53)).expect("a name server");
-        send.send(network).expect("the test waits");
-        resolve(&names);
-    });
-    made.recv().expect("the internet")
-}
-
-/// The internet's side of the link to the machine.
-fn configure(internet: &File) {
-    let network = format!(
-        "--net=/proc/{}/fd/{}",
-        std::process::id(),
-        internet.as_raw_fd()
-    );
-    for arguments in ["addr add 9.9.8.2/24 dev eth0", "link set eth0 up"] {
-        let mut command = Command::new("nsenter");
-        command.arg(&network).arg("ip").args(arguments.split(' '));
-        let status = command.stdin(Stdio::null()).status();
-        assert!(status.expect("nsenter").success(), "{arguments}");
-    }
-}
-
-/// Answers each line with it.
-fn echo(listener: TcpListener) {
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || talk(stream));
-        }
-    });
-}
-
-fn talk(stream: TcpStream) -> std::io::Result<()> {
-    let mut answers = stream.try_clone()?;
-    for line in BufReader::new(stream).lines() {
-        writeln!(answers, "{}", line?)?;
-    }
-    Ok(())
-}
-
-/// Every name has the address of one server, and no IPv6 address.
-fn resolve(socket: &UdpSocket) {
-    let mut question = [0_u8; 512];
-    while let Ok((len, from)) = socket.recv_from(&mut question) {
-        let Some(name_len) = question[12..len].iter().position(|byte| *byte == 0) else {
-            continue;
-        };
-        let asked = &question[12..12 + name_len + 5];
-        let is_v4 = asked[name_len + 1..name_len + 3] == [0, 1];
-        let mut answer = question[..2].to_vec();
-        answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_v4), 0, 0, 0, 0]);
-        answer.extend(asked);
-        if is_v4 {
-            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-            let address: Ipv4Addr = OTHER.parse().expect("an address");
-            answer.extend(address.octets());
-        }
-        // Who asked may be gone.
-        let _ = socket.send_to(&answer, from);
-    }
 }
 
 #[test]
@@ -457,7 +335,7 @@ fn box_egress_is_mended_when_somebody_changes_the_firewall() {
     let mut world = World::new("egress-emptied", "");
     let id = world.start(json!({}));
     // An address that the machine gets later is its own as well, also for the rules in front of the box.
-    run_ip(&["addr", "add", &format!("{NEW}/32"), "dev", "uplink"]);
+    ip(&["addr", "add", &format!("{NEW}/32"), "dev", "uplink"]).expect("an address");
     assert!(!world.reaches(&id, NEW));
     let gateway = world.instance.data.join("run").join(&id).join("gateway");
     let mut rules = Command::new("nsenter");

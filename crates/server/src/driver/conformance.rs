@@ -2,6 +2,7 @@
 //!
 //! Owns the cases and nothing of any driver: a look into a box goes through [`Inside`].
 
+mod reach;
 mod snapshots;
 
 use std::net::Ipv4Addr;
@@ -27,6 +28,10 @@ pub trait Inside: Send + Sync {
     async fn remember(&self, id: BoxId, word: &str);
     /// Asks that program for its word; `None` when it does not run.
     async fn recall(&self, id: BoxId) -> Option<String>;
+    /// Whether a program in the box has an answer from there.
+    async fn reaches(&self, id: BoxId, address: Ipv4Addr) -> bool;
+    /// What is left outside of boxes for what they reach: links, rules, networks, a line each.
+    async fn left(&self) -> Vec<String>;
 }
 
 /// A driver and the way into its boxes.
@@ -55,6 +60,10 @@ pub const CASES: &[&str] = &[
     "a_snapshot_holds_files_and_memory",
     "a_snapshot_of_files_boots_cold",
     "a_snapshot_needs_a_box_that_stands_still",
+    "what_is_reached_changes_while_it_runs",
+    "what_is_reached_is_as_asked_after_a_freeze",
+    "a_fork_reaches_what_it_may_itself",
+    "nothing_is_left_of_what_was_reached",
 ];
 
 /// Runs one case on a box of its own.
@@ -79,10 +88,16 @@ pub async fn run(subject: &Subject<'_>, case: &str, id: BoxId) {
         "a_snapshot_holds_files_and_memory" => subject.snapshot_with_memory(id).await,
         "a_snapshot_of_files_boots_cold" => subject.snapshot_of_files(id).await,
         "a_snapshot_needs_a_box_that_stands_still" => subject.snapshot_when(id).await,
+        "what_is_reached_changes_while_it_runs" => subject.reach_changes(id).await,
+        "what_is_reached_is_as_asked_after_a_freeze" => subject.reach_after_freeze(id).await,
+        "a_fork_reaches_what_it_may_itself" => subject.reach_of_fork(id).await,
+        "nothing_is_left_of_what_was_reached" => subject.reach_leaves_nothing(id).await,
         unknown => panic!("no case {unknown}"),
     }
     clean(subject.driver, id).await;
     assert_eq!(subject.seen(id).await, None, "something of the box is left");
+    subject.driver.leave().await;
+    assert_eq!(subject.inside.left().await, Vec::<String>::new());
 }
 
 const FIRST: CopyId = CopyId(1);

@@ -23,14 +23,14 @@ pub async fn clean(driver: &dyn Driver, id: BoxId) {
 }
 
 /// A box that belongs to the case of `id` as well.
-fn another(id: BoxId, number: u8) -> BoxId {
+pub(super) fn another(id: BoxId, number: u8) -> BoxId {
     let mut bytes = [number; BOX_ID_LEN];
     bytes[1..].copy_from_slice(&id.as_str().as_bytes()[1..]);
     BoxId::from_random(bytes)
 }
 
 /// The snapshot of the case of `id`.
-fn snapshot_of(id: BoxId) -> SnapshotId {
+pub(super) fn snapshot_of(id: BoxId) -> SnapshotId {
     let mut bytes = [0; BOX_ID_LEN];
     bytes.copy_from_slice(id.as_str().as_bytes());
     SnapshotId::from_random(bytes)

@@ -1,5 +1,7 @@
 //! How a test looks into a fake box and leaves marks there.
 
+use std::net::Ipv4Addr;
+
 use async_trait::async_trait;
 use icebox_lifecycle::{BoxId, Processes};
 
@@ -29,5 +31,22 @@ impl Inside for Fake {
         let found = world.boxes.get(&id)?;
         let runs = found.processes == Processes::Running;
         found.memory.word.clone().filter(|_| runs)
+    }
+
+    async fn reaches(&self, id: BoxId, address: Ipv4Addr) -> bool {
+        let world = self.world();
+        let found = world.boxes.get(&id);
+        found.is_some_and(|found| {
+            found.processes == Processes::Running && found.egress.allows(address)
+        })
+    }
+
+    async fn left(&self) -> Vec<String> {
+        let world = self.world();
+        let open = world
+            .boxes
+            .iter()
+            .filter(|(_, found)| found.processes != Processes::Absent && !found.egress.is_closed());
+        open.map(|(id, _)| format!("the way out of {id}")).collect()
     }
 }
