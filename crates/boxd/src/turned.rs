@@ -1,11 +1,13 @@
 //! A thread that is another user for a while: the change of its user, and the way back.
 //!
-//! Linux keeps credentials by thread. The saved user and group stay root, so that the way back is open. The kernel drops
-//! the effective capabilities by itself when the effective user stops being root, and closes boxd's memory to the user.
+//! Linux keeps credentials by thread. The saved user and group stay root, so that the way back is open, and no process of the
+//! user can trace the thread. The kernel drops the effective capabilities by itself when the effective user stops being
+//! root. It also takes boxd for one whose memory is nobody's business, which is undone: CRIU, which works in the box's own
+//! user namespace for a while, could not copy a box that was restored before.
 
 use std::io;
 
-use rustix::process::getgroups;
+use rustix::process::{DumpableBehavior, getgroups, set_dumpable_behavior};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::users::User;
@@ -45,6 +47,7 @@ impl Turned {
         set_thread_res_uid(Some(Uid::ROOT), Uid::ROOT, None)?;
         set_thread_res_gid(Some(Gid::ROOT), Gid::ROOT, None)?;
         set_thread_groups(&self.groups)?;
+        set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         Ok(())
     }
 }
