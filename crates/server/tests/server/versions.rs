@@ -4,8 +4,9 @@ use icebox_lifecycle::BoxId;
 use icebox_server::driver::{Driver as _, Stream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
-use crate::program::{Program, within};
+use crate::program::within;
 use crate::rig::{Answer, HOUR, MIN, Rig};
 
 fn id(text: &Value) -> BoxId {
@@ -28,10 +29,25 @@ async fn service(rig: &Rig, of: BoxId, name: &str) -> Value {
     found.next().unwrap().clone()
 }
 
-/// Has version `label` of `api` published from a box with a program on port 3000, which goes on in it.
-async fn published(rig: &Rig, label: &str) -> Program {
+/// A program that says this word to whoever connects and asks, on port 3000 of a box.
+async fn answers(rig: &Rig, of: BoxId, word: &'static str) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    rig.fake
+        .listen(of, 3000, Some(listener.local_addr().unwrap()));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Whoever only knocks asks nothing.
+            if stream.read(&mut [0; 1]).await.is_ok_and(|read| read == 1) {
+                let _ = stream.write_all(word.as_bytes()).await;
+            }
+        }
+    });
+}
+
+/// Has version `label` of `api` published from a box with a program that says so, and goes on in it.
+async fn published(rig: &Rig, label: &'static str) {
     let source = rig.ready_box().await;
-    let program = Program::on(rig, source, 3000).await;
+    answers(rig, source, label).await;
     let body = json!({"service": "api", "label": label, "fromBox": source.as_str()});
     let made = publish(rig, body).await.expect(201);
     assert!(
@@ -39,7 +55,6 @@ async fn published(rig: &Rig, label: &str) -> Program {
         "{made}"
     );
     rig.stop(source).await.expect(200);
-    program
 }
 
 /// A box with the name `api` for that version, and the box in which it runs.
@@ -50,22 +65,25 @@ async fn with_version(rig: &Rig, label: &str) -> (BoxId, BoxId) {
     (of, runs_in)
 }
 
-/// Whether the box reaches that program by its name.
-async fn reaches(rig: &Rig, of: BoxId, program: &Program) {
-    let mut process: Stream = within(rig.fake.connect(of, 3000)).await.unwrap();
-    within(process.write_all(b"ping\n")).await.unwrap();
-    let mut heard = program.accept().await;
-    assert_eq!(heard.hear("\n").await, "ping\n");
-    heard.say("pong\n").await;
-    let mut pong = [0; 5];
-    within(process.read_exact(&mut pong)).await.unwrap();
-    assert_eq!(&pong, b"pong\n");
+/// What the program says to which the name leads in a box.
+async fn said(rig: &Rig, of: BoxId, port: u16) -> String {
+    let mut process: Stream = within(rig.fake.connect(of, port)).await.unwrap();
+    within(process.write_all(b"?")).await.unwrap();
+    let mut said = String::new();
+    within(process.read_to_string(&mut said)).await.unwrap();
+    said
+}
+
+/// Waits until no connection holds a box any more; it has ended, but the box may not have heard of it yet.
+async fn released(rig: &Rig, of: BoxId) {
+    let released = async { while rig.status(of).await["freeze"]["blockedBy"] != json!([]) {} };
+    within(released).await;
 }
 
 #[tokio::test]
 async fn what_ran_when_it_was_published_goes_on_under_the_name() {
     let rig = Rig::new().await;
-    let program = published(&rig, "v1").await;
+    published(&rig, "v1").await;
     let (of, runs_in) = with_version(&rig, "v1").await;
     let shown = service(&rig, of, "api").await;
     assert_eq!(
@@ -76,14 +94,16 @@ async fn what_ran_when_it_was_published_goes_on_under_the_name() {
         shown["versionId"].as_str().unwrap().starts_with("ver_"),
         "{shown}"
     );
-    reaches(&rig, of, &program).await;
+    assert_eq!(said(&rig, of, 3000).await, "v1");
     let other = rig.status(runs_in).await;
     assert_eq!(other["name"], "api v1");
     assert_eq!(other["goal"], format!("version v1 of api, for box {of}"));
     assert_eq!(other["linkedFrom"][0]["box"], of.as_str());
     // It freezes like any box, and a connection wakes it.
+    released(&rig, runs_in).await;
     rig.freeze(runs_in).await.expect(200);
-    reaches(&rig, of, &program).await;
+    assert_eq!(said(&rig, of, 3000).await, "v1");
+    released(&rig, runs_in).await;
     rig.freeze(runs_in).await.expect(200);
     // In a box that was there before, by its id, and on a port of its own.
     let before = rig.ready_box().await;
@@ -96,6 +116,7 @@ async fn what_ran_when_it_was_published_goes_on_under_the_name() {
         (&json!("v1"), &json!(3000))
     );
     assert_ne!(second["fromBox"], shown["fromBox"], "each box has its own");
+    assert_eq!(said(&rig, before, 8080).await, "v1");
     let steps = rig.status(before).await["steps"].clone();
     let step = steps.as_array().unwrap().last().unwrap().clone();
     assert_eq!(
@@ -118,7 +139,7 @@ async fn a_version_with_a_command_is_started_by_it_with_variables() {
     );
     let of = rig.ready_box().await;
     let body = json!({"service": "api", "port": 3000, "version": "v1", "env": {"MODE": "test"}});
-    let (wired, program) = tokio::join!(wire(&rig, of, body), async {
+    let (wired, ()) = tokio::join!(wire(&rig, of, body), async {
         // Its program listens a moment after its command began.
         let runs_in = within(async {
             loop {
@@ -131,30 +152,30 @@ async fn a_version_with_a_command_is_started_by_it_with_variables() {
         });
         let runs_in = runs_in.await;
         rig.until_running(runs_in).await;
-        Program::on(&rig, runs_in, 3000).await
+        answers(&rig, runs_in, "started").await;
     });
     let wired = wired.expect(200);
     let shown = &wired["services"][0];
     assert_eq!(shown["env"], json!({"MODE": "test"}));
-    reaches(&rig, of, &program).await;
+    assert_eq!(said(&rig, of, 3000).await, "started");
     let runs_in = id(&shown["fromBox"]);
-    let said = rig.exec(runs_in, "variable MODE").await.expect(200);
-    assert_eq!(said["stdout"], "test");
+    let shown = rig.exec(runs_in, "variable MODE").await.expect(200);
+    assert_eq!(shown["stdout"], "test");
 }
 
 #[tokio::test]
 async fn a_box_that_runs_a_version_ends_when_nobody_has_a_use_for_it() {
     let rig = Rig::new().await;
-    let first = published(&rig, "v1").await;
-    let second = published(&rig, "v2").await;
+    published(&rig, "v1").await;
+    published(&rig, "v2").await;
     let (of, one) = with_version(&rig, "v1").await;
-    reaches(&rig, of, &first).await;
+    assert_eq!(said(&rig, of, 3000).await, "v1");
     // Another version under the name.
     let body = json!({"service": "api", "version": "v2"});
     let wired = wire(&rig, of, body).await.expect(200);
     let two = id(&wired["services"][0]["fromBox"]);
     rig.until(one, "terminated").await;
-    reaches(&rig, of, &second).await;
+    assert_eq!(said(&rig, of, 3000).await, "v2");
     // Only its port or its mark changes: it is needed as before.
     wire(&rig, of, json!({"service": "api", "web": true}))
         .await
@@ -183,7 +204,7 @@ async fn a_box_that_runs_a_version_ends_when_nobody_has_a_use_for_it() {
 #[tokio::test]
 async fn a_box_that_can_be_brought_back_finds_its_version_again() {
     let rig = Rig::new().await;
-    let program = published(&rig, "v1").await;
+    published(&rig, "v1").await;
     let (of, runs_in) = with_version(&rig, "v1").await;
     rig.advance(11 * MIN).await;
     rig.until(of, "frozen").await;
@@ -198,7 +219,8 @@ async fn a_box_that_can_be_brought_back_finds_its_version_again() {
     rig.post("/v1/boxes", json!({"restore": of.as_str()}))
         .await
         .expect(201);
-    reaches(&rig, of, &program).await;
+    assert_eq!(said(&rig, of, 3000).await, "v1");
+    released(&rig, runs_in).await;
     rig.advance(11 * MIN).await;
     rig.advance(25 * HOUR).await;
     assert_eq!(rig.state(of).await, "terminated");
@@ -210,7 +232,7 @@ async fn a_box_that_can_be_brought_back_finds_its_version_again() {
 #[tokio::test]
 async fn what_cannot_run_is_refused_and_leaves_nothing() {
     let rig = Rig::new().await;
-    let _program = published(&rig, "v1").await;
+    published(&rig, "v1").await;
     let of = rig.ready_box().await;
     for (label, body) in [
         ("other", json!({"image": "registry.example/api:1"})),
@@ -328,7 +350,7 @@ async fn what_cannot_run_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn versions_are_their_accounts_own() {
     let mut rig = Rig::new().await;
-    let _program = published(&rig, "v1").await;
+    published(&rig, "v1").await;
     let other = rig.other_account().await;
     let services = json!([{"name": "api", "port": 3000, "version": "v1"}]);
     let refused = other

@@ -287,7 +287,7 @@ impl Commands {
 
 /// Refuses variables for a name that no version runs under.
 pub(in crate::commands) fn without_version(request: &WireRequest) -> Result<(), Trouble> {
-    if request.env.is_empty() {
+    if request.env.is_empty() || request.version.is_some() {
         return Ok(());
     }
     let text =
