@@ -44,16 +44,14 @@ impl Commands {
         id: &str,
         request: WireRequest,
     ) -> Result<Arc<View>, Trouble> {
+        run::without_version(&request)?;
         match &request.version {
             Some(version) if request.scene_paths.is_none() => {
                 let view = self.find(caller, id)?;
                 let version = version.clone();
                 self.wire_version(caller, &view, &version, request).await
             }
-            Some(_) | None => {
-                run::without_version(&request)?;
-                self.wire_as(caller, id, &request, None).await
-            }
+            Some(_) | None => self.wire_as(caller, id, &request, None).await,
         }
     }
 
