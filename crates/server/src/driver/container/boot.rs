@@ -245,7 +245,7 @@ pub(super) fn clear_running_parts(host: &Host, id: BoxId) -> Result<(), Trouble>
 
 /// Removes `run/<id>`, once it is sure that nothing is mounted in it.
 pub(super) fn remove_run_folder(paths: &BoxPaths) -> Result<(), Trouble> {
-    let mounted = mount::mounts_under(&paths.run);
+    let mounted = mount::mounts_under(&paths.run).when("look at what is mounted")?;
     if let Some(point) = mounted.first() {
         return Err(Trouble::Failed(format!("{point} is still mounted")));
     }

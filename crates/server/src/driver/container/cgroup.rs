@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use icebox_lifecycle::BoxId;
 
+use super::fsutil;
+use crate::clock::monotonic_now;
 use crate::driver::Size;
 
 /// The name under which all boxes' cgroups stand, in every hierarchy.
@@ -95,6 +97,18 @@ impl Hierarchies {
             .flatten()
             .filter_map(|entry| BoxId::parse(entry.file_name().to_str()?))
             .collect()
+    }
+
+    /// Removes what the boxes' groups stand in, where there are none any more.
+    pub(super) fn leave(&self) -> io::Result<()> {
+        let v1 = self.v1.iter().map(|(_, root)| root);
+        for root in v1.chain(&self.others).chain([&self.unified]) {
+            match fs::remove_dir(root.join(TOP)) {
+                Err(error) if !is_in_use(&error) => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// A v2 group outside every box, where CRIU waits while it freezes the one it restored.
@@ -195,21 +209,20 @@ impl Cgroup {
     }
 
     /// Whether they stand.
-    pub(super) fn is_frozen(&self) -> bool {
-        self.events()
-            .is_some_and(|e| e.lines().any(|l| l == "frozen 1"))
+    pub(super) fn is_frozen(&self) -> io::Result<bool> {
+        self.says("frozen 1")
     }
 
     /// The processes of the box, by pid here.
-    pub(super) fn pids(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.unified.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|l| l.parse().ok()).collect()
+    pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
+        let text = fsutil::read_unless_gone(&self.unified.join("cgroup.procs"))?;
+        let lines = text.iter().flat_map(|text| text.lines());
+        Ok(lines.filter_map(|line| line.parse().ok()).collect())
     }
 
     /// Whether it has any process.
-    pub(super) fn is_populated(&self) -> bool {
-        self.events()
-            .is_some_and(|e| e.lines().any(|l| l == "populated 1"))
+    pub(super) fn is_populated(&self) -> io::Result<bool> {
+        self.says("populated 1")
     }
 
     /// Ends every process and waits until they are gone. A frozen group is killed as it stands.
@@ -217,7 +230,7 @@ impl Cgroup {
         if !self.unified.exists() {
             return Ok(());
         }
-        if self.is_populated() {
+        if self.is_populated()? {
             write(&self.unified, "cgroup.kill", "1")?;
         }
         self.wait("populated 0")
@@ -280,14 +293,20 @@ impl Cgroup {
         }
     }
 
-    fn events(&self) -> Option<String> {
-        fs::read_to_string(self.unified.join("cgroup.events")).ok()
+    /// Whether this line is among its events. A group that is not there says nothing.
+    fn says(&self, line: &str) -> io::Result<bool> {
+        let events = self.events()?;
+        Ok(events.is_some_and(|events| events.lines().any(|said| said == line)))
+    }
+
+    fn events(&self) -> io::Result<Option<String>> {
+        fsutil::read_unless_gone(&self.unified.join("cgroup.events"))
     }
 
     fn wait(&self, line: &str) -> io::Result<()> {
-        let tries = SETTLE.as_millis() * 10;
-        for _ in 0..tries {
-            let Some(events) = self.events() else {
+        let until = monotonic_now() + SETTLE;
+        while monotonic_now() < until {
+            let Some(events) = self.events()? else {
                 return Ok(());
             };
             if events.lines().any(|l| l == line) {
@@ -310,6 +329,12 @@ fn number_of(file: &Path, field: &str) -> u64 {
     found
         .and_then(|(_, number)| number.parse().ok())
         .unwrap_or(0)
+}
+
+/// Whether a folder of groups is not removed because of what is in it, or is not there.
+fn is_in_use(error: &io::Error) -> bool {
+    use io::ErrorKind::{DirectoryNotEmpty, NotFound, ResourceBusy};
+    [DirectoryNotEmpty, NotFound, ResourceBusy].contains(&error.kind())
 }
 
 fn retry_busy(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {

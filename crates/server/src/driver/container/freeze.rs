@@ -134,7 +134,8 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
             Err(CriuError::Said(reason))
                 if held_watches.is_empty() && watches::is_unnamed_watch(&reason) =>
             {
-                held_watches = watches::hold(pid1, &cgroup.pids());
+                let pids = cgroup.pids().when("list the box's processes")?;
+                held_watches = watches::hold(pid1, &pids);
             }
             Err(CriuError::Said(reason)) => {
                 let full = is_full(&paths);

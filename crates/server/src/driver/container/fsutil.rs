@@ -67,6 +67,26 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Reads what the kernel shows of something; `None` when that is gone. Any other error is one: who takes what could not be
+/// looked at for what is not there takes a running box for a lost one, or removes a folder through a mount.
+pub(super) fn read_unless_gone(path: &Path) -> io::Result<Option<String>> {
+    match fs::read(path) {
+        // Names in it need not be text.
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a process or a cgroup ended before it was read, or while it was.
+fn is_gone(error: &io::Error) -> bool {
+    // A zombie has no network any more, which is an invalid argument to the kernel.
+    let gone = [libc::ENOENT, libc::ESRCH, libc::ENODEV, libc::EINVAL];
+    error
+        .raw_os_error()
+        .is_some_and(|code| gone.contains(&code))
+}
+
 /// Bytes that an unprivileged writer could still store on the filesystem that holds `path`.
 pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
@@ -75,4 +95,21 @@ pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
 
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_gone_is_not_there() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("file");
+        assert_eq!(read_unless_gone(&file).expect("it is gone"), None);
+        fs::write(&file, b"a\xffb\n").expect("written");
+        let read = read_unless_gone(&file).expect("it is there");
+        assert_eq!(read.as_deref(), Some("a\u{fffd}b\n"));
+        // It cannot be looked at, and so nobody knows.
+        assert!(read_unless_gone(dir.path()).is_err());
+    }
 }

@@ -303,8 +303,13 @@ impl Driver for ContainerDriver {
     }
 
     async fn leave(&self) {
-        if let Err(error) = self.beside(|host| host.way_out.leave()).await {
-            tracing::warn!(%error, "the rules for boxes stay in this machine's firewall");
+        let left = self.beside(|host| {
+            let left = host.way_out.leave();
+            let groups = host.hierarchies.leave();
+            left.and(groups.when("remove the cgroup of all boxes"))
+        });
+        if let Err(error) = left.await {
+            tracing::warn!(%error, "something for boxes stays on this machine that none of them needs");
         }
     }
 
@@ -356,8 +361,8 @@ impl Driver for ContainerDriver {
 
 impl Host {
     /// The pid here of a box's first process.
-    fn first_process(&self, id: BoxId) -> Option<u32> {
-        probe::first_process(&self.hierarchies.of(id))
+    fn first_process(&self, id: BoxId) -> Result<Option<u32>, Trouble> {
+        probe::first_process(&self.hierarchies.of(id)).when("look at the box's processes")
     }
 
     /// The lock of a box.
@@ -369,7 +374,7 @@ impl Host {
     }
 
     fn require_first_process(&self, id: BoxId) -> Result<u32, Trouble> {
-        self.first_process(id)
+        self.first_process(id)?
             .ok_or_else(|| Trouble::Gone("the box has no processes any more".to_owned()))
     }
 

@@ -49,18 +49,18 @@ pub(super) fn unmount_box(paths: &BoxPaths) -> io::Result<()> {
 }
 
 /// Whether something is mounted at `path`.
-pub(super) fn is_mounted(path: &Path) -> bool {
-    mount_points().iter().any(|p| Path::new(p) == path)
+pub(super) fn is_mounted(path: &Path) -> io::Result<bool> {
+    Ok(mount_points()?.iter().any(|p| Path::new(p) == path))
 }
 
 /// All mount points at or under `dir`, deepest first.
-pub(super) fn mounts_under(dir: &Path) -> Vec<String> {
-    let mut found: Vec<String> = mount_points()
+pub(super) fn mounts_under(dir: &Path) -> io::Result<Vec<String>> {
+    let mut found: Vec<String> = mount_points()?
         .into_iter()
         .filter(|p| Path::new(p).starts_with(dir))
         .collect();
     found.sort_by_key(|p| std::cmp::Reverse(p.len()));
-    found
+    Ok(found)
 }
 
 fn unmount_all_at(target: &Path) -> io::Result<()> {
@@ -77,7 +77,7 @@ fn unmount_all_at(target: &Path) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    if is_mounted(target) {
+    if is_mounted(target)? {
         let text = format!(
             "{} is busy: a program on this host uses it",
             target.display()
@@ -87,8 +87,13 @@ fn unmount_all_at(target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn mount_points() -> Vec<String> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+fn mount_points() -> io::Result<Vec<String>> {
+    Ok(points_of(&fs::read("/proc/self/mountinfo")?))
+}
+
+fn points_of(mountinfo: &[u8]) -> Vec<String> {
+    // Somebody else's mount point need not be text.
+    let text = String::from_utf8_lossy(mountinfo);
     let points = text.lines().filter_map(|line| line.split(' ').nth(4));
     // Spaces and the like are written as octal escapes; our own paths have none (see `ContainerDriver::open`).
     points.map(str::to_owned).collect()
@@ -139,4 +144,17 @@ fn set_idmap(tree: &OwnedFd, userns: &OwnedFd) -> io::Result<()> {
         error.kind(),
         format!("id-mapped mount: {error} (needs Linux 5.19 and a filesystem that supports it)"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_of_somebody_elses_hides_none_of_ours() {
+        let mountinfo = b"30 1 0:26 / /data/run/a/rootfs rw - overlay overlay rw\n\
+            31 1 0:27 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n";
+        assert_eq!(points_of(mountinfo)[0], "/data/run/a/rootfs");
+        assert_eq!(points_of(mountinfo).len(), 2);
+    }
 }

@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::cgroup::Cgroup;
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While, boot, copy, criu, programs, record, seen};
+use super::{Host, Trouble, While, boot, copy, criu, fsutil, programs, record, seen};
 use crate::driver::{Capabilities, DriverError};
 
 /// What is known when a box's first process is gone and nobody saw why.
@@ -105,16 +105,22 @@ fn interpreter_segment(elf: &[u8]) -> Option<bool> {
 }
 
 /// The pid here of the process that is 1 in the box.
-pub(super) fn first_process(cgroup: &Cgroup) -> Option<u32> {
-    cgroup.pids().into_iter().find(|pid| is_first(*pid))
+pub(super) fn first_process(cgroup: &Cgroup) -> io::Result<Option<u32>> {
+    for pid in cgroup.pids()? {
+        if is_first(pid)? {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
 }
 
-fn is_first(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+fn is_first(pid: u32) -> io::Result<bool> {
+    let status = fsutil::read_unless_gone(Path::new(&format!("/proc/{pid}/status")))?;
+    let status = status.unwrap_or_default();
     let alive = !status.lines().any(|l| l.starts_with("State:\tZ"));
     let numbers = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
     let numbers = numbers.map(|l| l.split_whitespace().collect::<Vec<_>>());
-    alive && numbers.is_some_and(|n| n.len() > 1 && n.last() == Some(&"1"))
+    Ok(alive && numbers.is_some_and(|n| n.len() > 1 && n.last() == Some(&"1")))
 }
 
 /// Every box there is anything of, once CRIUs that an earlier server started have ended.
@@ -150,10 +156,10 @@ fn look(host: &Host, id: BoxId) -> Result<Seen, Trouble> {
     let cgroup = host.hierarchies.of(id);
     let copy = newest_copy(&paths);
     // Half a restore is not the box.
-    let first = first_process(&cgroup).filter(|_| !paths.is_half_restored());
-    let processes = match first {
+    let first = first_process(&cgroup).when("look at the box's processes")?;
+    let processes = match first.filter(|_| !paths.is_half_restored()) {
         None => return Ok(seen(Processes::Absent, copy, ENDED)),
-        Some(_) if cgroup.is_frozen() => Processes::Stopped,
+        Some(_) if cgroup.is_frozen().when("look at the box's cgroup")? => Processes::Stopped,
         Some(_) => Processes::Running,
     };
     if processes == Processes::Running {
@@ -173,7 +179,10 @@ fn newest_copy(paths: &BoxPaths) -> Option<CopyId> {
 
 /// Resolves when the box's first process ends.
 pub(super) async fn exited(host: &Host, id: BoxId) -> Result<String, DriverError> {
-    let Some(pidfd) = host.first_process(id).and_then(open_pidfd) else {
+    let Some(pidfd) = host.first_process(id)?.map(open_pidfd) else {
+        return Ok(ENDED.to_owned());
+    };
+    let Some(pidfd) = pidfd.when("watch the box")? else {
         return Ok(ENDED.to_owned());
     };
     // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, which is after the watch.
@@ -185,10 +194,17 @@ pub(super) async fn exited(host: &Host, id: BoxId) -> Result<String, DriverError
     Ok(ENDED.to_owned())
 }
 
-fn open_pidfd(pid: u32) -> Option<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
-    let opened = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
-    opened.map_err(io::Error::from).ok()
+/// `None` when the process has ended.
+fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let opened =
+        pid.map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()));
+    match opened.transpose() {
+        Err(rustix::io::Errno::SRCH) => Ok(None),
+        opened => Ok(opened?),
+    }
 }
 
 #[cfg(test)]

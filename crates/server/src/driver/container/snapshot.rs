@@ -48,7 +48,8 @@ pub(super) fn save(
         return Ok(kept.bytes);
     }
     let record = host.record(id)?;
-    if host.first_process(id).is_some() && !host.hierarchies.of(id).is_frozen() {
+    let stands = || host.hierarchies.of(id).is_frozen();
+    if host.first_process(id)?.is_some() && !stands().when("look at the box's cgroup")? {
         return Err(Trouble::Failed(format!(
             "box {id} runs: a snapshot is made of one that stands still"
         )));

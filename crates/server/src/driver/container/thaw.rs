@@ -23,9 +23,9 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     if !dir.exists() {
         return Err(Trouble::Gone(format!("box {id} has no copy {}", copy.0)));
     }
-    if !paths.is_half_restored() && host.first_process(id).is_some() {
+    if !paths.is_half_restored() && host.first_process(id)?.is_some() {
         // Standing: there is nothing to do. Running: the copy is older than the box and must not meet it.
-        return match cgroup.is_frozen() {
+        return match cgroup.is_frozen().when("look at the box's cgroup")? {
             true => Ok(()),
             false => Err(Trouble::Refused(format!(
                 "box {id} runs: its copy is out of date"
@@ -104,7 +104,7 @@ fn restore(host: &Host, id: BoxId, dir: &Path, record: &Record) -> Result<(), Tr
         .when("start CRIU")?;
     reached("thaw.restoring", Some(running.pid()));
     match running.wait() {
-        Ok(()) if cgroup.is_frozen() => Ok(()),
+        Ok(()) if cgroup.is_frozen().when("look at the box's cgroup")? => Ok(()),
         Ok(()) => Err(Trouble::Failed(
             "the restored box did not stand still".to_owned(),
         )),

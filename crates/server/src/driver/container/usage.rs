@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use icebox_lifecycle::BoxId;
 
-use super::Host;
+use super::{Host, While};
 use crate::driver::{Counters, DriverError};
 
 /// Files and folders that are counted at most; a box with more uses at least what these take up.
@@ -16,7 +16,7 @@ const BLOCK: u64 = 512;
 
 pub(super) fn count(host: &Host, id: BoxId, disk: bool) -> Result<Counters, DriverError> {
     let cgroup = host.hierarchies.of(id);
-    if !cgroup.is_populated() {
+    if !cgroup.is_populated().when("look at the box's cgroup")? {
         return Err(DriverError::Gone("the box does not run".to_owned()));
     }
     let upper = host.paths.of(id).upper();

@@ -34,8 +34,9 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// The one of a box, and its namespace; `None` when there is none, or not all of one.
-    pub(super) fn of(paths: &BoxPaths) -> Option<(Self, File)> {
-        Some((Self::noted(paths)?, open(paths)?))
+    pub(super) fn of(paths: &BoxPaths) -> Result<Option<(Self, File)>, Trouble> {
+        let namespace = open(paths)?;
+        Ok(Self::noted(paths).zip(namespace))
     }
 
     /// The one of a box as it was noted, without a look at whether it is there.
@@ -100,7 +101,7 @@ pub(in super::super) fn remove(paths: &BoxPaths, pid: Option<u32>) -> Result<(),
     fsutil::remove_file(&paths.egress()).when("forget what the box may reach")?;
     let place = paths.gateway();
     let mut unplugged = Ok(());
-    if let Some(gateway) = open(paths) {
+    if let Some(gateway) = open(paths)? {
         unplugged = tools::unplug(&gateway);
         drop(gateway);
         // With the last hold on the namespace goes all that is in it, whatever came of the links: a moment later, then.
@@ -110,7 +111,8 @@ pub(in super::super) fn remove(paths: &BoxPaths, pid: Option<u32>) -> Result<(),
     }
     fsutil::remove_file(&place).when("remove the box's gateway")?;
     let until = monotonic_now() + UNPLUG_LIMIT;
-    while pid.is_some_and(has_link) {
+    let Some(pid) = pid else { return Ok(()) };
+    while has_link(pid)? {
         if monotonic_now() > until {
             unplugged?;
             return Err(Trouble::Failed(
@@ -134,7 +136,10 @@ fn make_namespace(place: &Path) -> Result<(), Trouble> {
     .when("make the box's gateway")
 }
 
-fn open(paths: &BoxPaths) -> Option<File> {
+fn open(paths: &BoxPaths) -> Result<Option<File>, Trouble> {
     let place = paths.gateway();
-    mount::is_mounted(&place).then(|| File::open(&place).ok())?
+    if !mount::is_mounted(&place).when("look for the box's gateway")? {
+        return Ok(None);
+    }
+    File::open(&place).map(Some).when("open the box's gateway")
 }

@@ -17,16 +17,17 @@ mod sweep;
 mod tools;
 mod trial;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use icebox_lifecycle::BoxId;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While};
+use super::{Host, Trouble, While, fsutil};
 use crate::driver::egress::Range;
 use crate::driver::{Egress, Reaches};
 use gateway::Gateway;
@@ -164,16 +165,20 @@ pub(super) fn settle(
     Ok(why.map_or(Reaches::AsAsked, Reaches::Nothing))
 }
 
-/// A box without a way out hears at once that there is none.
+/// Takes the way out of a box away, if it has one. Its programs hear at once that there is none.
 fn close(paths: &BoxPaths, pid: u32) -> Result<(), Trouble> {
     remove(paths, Some(pid))?;
-    drop_spare_route(pid)
+    if let Err(trouble) = drop_spare_route(pid) {
+        // They hear it after a while, then. No box may fail to run for that.
+        tracing::warn!(%trouble, "a box has a route that leads nowhere");
+    }
+    Ok(())
 }
 
 fn make(host: &Host, paths: &BoxPaths, pid: u32, egress: &Egress) -> Result<(), Trouble> {
     let wanted = host.way_out.surroundings()?.gateway(egress);
-    match Gateway::of(paths) {
-        Some((found, namespace)) if has_link(pid) => {
+    match Gateway::of(paths)? {
+        Some((found, namespace)) if has_link(pid)? => {
             host.way_out.machine.require()?;
             if found == wanted {
                 return Ok(());
@@ -186,11 +191,14 @@ fn make(host: &Host, paths: &BoxPaths, pid: u32, egress: &Egress) -> Result<(), 
 
 /// Lets a running box reach this from now on: what is open to other places ends.
 pub(super) fn change(host: &Host, id: BoxId, egress: &Egress) -> Result<Reaches, Trouble> {
-    let pid = host.first_process(id);
-    let Some(pid) = pid.filter(|_| !host.hierarchies.of(id).is_frozen()) else {
-        // It has what it may reach when it next runs.
+    let stands = || host.hierarchies.of(id).is_frozen();
+    let Some(pid) = host.first_process(id)? else {
         return Ok(Reaches::AsAsked);
     };
+    if stands().when("look at the box's cgroup")? {
+        // It has what it may reach when it next runs.
+        return Ok(Reaches::AsAsked);
+    }
     let reaches = settle(host, id, pid, egress)?;
     let ended = end_connections(pid, |peer| {
         reaches == Reaches::AsAsked && (egress.allows(peer) || is_gateway(peer))
@@ -205,7 +213,7 @@ pub(super) fn change(host: &Host, id: BoxId, egress: &Egress) -> Result<Reaches,
 
 /// Ends the connections of a box to outside that are not to be kept.
 fn end_connections(pid: u32, keeps: impl Fn(Ipv4Addr) -> bool) -> Result<(), Trouble> {
-    if !has_address(pid) {
+    if !has_address(pid)? {
         return Ok(());
     }
     let mut peers = tools::peers(pid)?;
@@ -215,7 +223,7 @@ fn end_connections(pid: u32, keeps: impl Fn(Ipv4Addr) -> bool) -> Result<(), Tro
 
 /// Ends every connection of a standing box to outside: the peers are not there any more when it goes on.
 pub(super) fn disconnect(pid: u32) -> Result<(), Trouble> {
-    if has_address(pid) {
+    if has_address(pid)? {
         tools::end_all_connections(pid)?;
     }
     Ok(())
@@ -223,7 +231,7 @@ pub(super) fn disconnect(pid: u32) -> Result<(), Trouble> {
 
 /// Takes `eth0` away from a standing box, so that its network can be part of a copy.
 pub(super) fn unplug(paths: &BoxPaths, pid: u32) -> Result<(), Trouble> {
-    if !has_address(pid) {
+    if !has_address(pid)? {
         return Ok(());
     }
     let spare = format!("route replace {SPARE_ROUTE}\n");
@@ -233,7 +241,7 @@ pub(super) fn unplug(paths: &BoxPaths, pid: u32) -> Result<(), Trouble> {
 
 fn drop_spare_route(pid: u32) -> Result<(), Trouble> {
     // `lo` with no destination and no mask: the spare route.
-    let routes = fs::read_to_string(format!("/proc/{pid}/net/route")).unwrap_or_default();
+    let routes = shown(pid, "route").when("list the box's routes")?;
     if routes
         .lines()
         .any(|line| line.starts_with("lo\t00000000\t"))
@@ -251,17 +259,23 @@ fn network_of(pid: u32) -> Result<File, Trouble> {
 }
 
 /// Whether the box has `eth0`.
-fn has_link(pid: u32) -> bool {
-    let devices = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
-    devices
+fn has_link(pid: u32) -> Result<bool, Trouble> {
+    let devices = shown(pid, "dev").when("list the box's links")?;
+    Ok(devices
         .lines()
-        .any(|line| line.trim_start().starts_with("eth0:"))
+        .any(|line| line.trim_start().starts_with("eth0:")))
 }
 
 /// Whether the box has, or had, a way out.
-fn has_address(pid: u32) -> bool {
-    let table = fs::read_to_string(format!("/proc/{pid}/net/fib_trie")).unwrap_or_default();
-    table.contains(&format!("{BOX_ADDRESS}\n"))
+fn has_address(pid: u32) -> Result<bool, Trouble> {
+    let routes = shown(pid, "fib_trie").when("list the box's addresses")?;
+    Ok(routes.contains(&format!("{BOX_ADDRESS}\n")))
+}
+
+/// What the kernel shows of the network of a process; nothing of one that has ended.
+fn shown(pid: u32, what: &str) -> io::Result<String> {
+    let shown = fsutil::read_unless_gone(Path::new(&format!("/proc/{pid}/net/{what}")))?;
+    Ok(shown.unwrap_or_default())
 }
 
 fn is_gateway(address: Ipv4Addr) -> bool {

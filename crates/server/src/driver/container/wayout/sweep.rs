@@ -84,7 +84,7 @@ fn renew(host: &Host, id: BoxId) -> Result<(), Trouble> {
         return Ok(());
     };
     let paths = host.paths.of(id);
-    let Some((found, namespace)) = Gateway::of(&paths) else {
+    let Some((found, namespace)) = Gateway::of(&paths)? else {
         return Ok(());
     };
     let wanted = host.way_out.surroundings()?.gateway(&found.egress);
