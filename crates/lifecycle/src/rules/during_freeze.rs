@@ -2,6 +2,7 @@
 
 use crate::id::CopyId;
 use crate::rules::Rule;
+use crate::saving::Save;
 use crate::state::State;
 use crate::turn::Turn;
 
@@ -29,13 +30,14 @@ pub(crate) fn came(turn: &mut Turn<'_>, why: &'static str) {
 }
 
 /// Lets the box run on if it still may; its new copy was for nothing then.
-pub(crate) fn runs_on(turn: &mut Turn<'_>, copy: Option<CopyId>) -> bool {
+pub(crate) fn runs_on(turn: &mut Turn<'_>, copy: Option<CopyId>, save: Option<Save>) -> bool {
     let may = turn.sb.may_wake(turn.now).is_ok();
     if may {
-        turn.because(
-            RULE.number,
-            "it was needed while it was being frozen: it runs on",
-        );
+        let why = match save {
+            Some(_) => "it stood still for a snapshot: it runs on",
+            None => "it was needed while it was being frozen: it runs on",
+        };
+        turn.because(RULE.number, why);
         turn.release(copy, true);
     }
     may

@@ -44,7 +44,7 @@ pub(crate) fn over(turn: &mut Turn<'_>, outcome: Outcome) {
     };
     turn.sb.freeze_failure = None;
     saving::stands(turn, save, copy);
-    if wake && during_freeze::runs_on(turn, copy) {
+    if wake && during_freeze::runs_on(turn, copy, save) {
         return;
     }
     commit(turn, cause, true, copy, snapshot_error);

@@ -30,16 +30,46 @@ pub(crate) const BACKOFF: Backoff = Backoff {
 /// The clock.
 pub(crate) const CLOCK: Clock = Clock { due: at, strike };
 
+/// What decides the moment.
+struct Deciding {
+    at: Time,
+    /// The rule that says so.
+    number: &'static str,
+    why: &'static str,
+}
+
 /// When it freezes, leaving aside what holds it without an end; `None`: never.
 pub(crate) fn moment(sb: &Sandbox) -> Option<Time> {
+    deciding(sb).map(|deciding| deciding.at)
+}
+
+/// What ends last of the usual time and of what holds it for longer; `None`: it never freezes.
+fn deciding(sb: &Sandbox) -> Option<Deciding> {
     let usual = sb.idle_since() + sb.policy.freeze_after_ms?;
-    let held = [
-        background::until(sb),
-        requests::until(sb),
-        recording::until(sb),
-        sb.freeze_failure.as_ref().and_then(|retry| retry.at),
+    let retry = sb.freeze_failure.as_ref().and_then(|retry| retry.at);
+    let times = [
+        (
+            background::until(sb),
+            background::RULE.number,
+            "its background commands keep it awake no longer",
+        ),
+        (
+            requests::until(sb),
+            requests::RULE.number,
+            "requests through its URLs keep it awake no longer",
+        ),
+        (
+            recording::until(sb),
+            recording::RULE.number,
+            "its recording keeps it awake no longer",
+        ),
+        (retry, RULE.number, "it is tried once more"),
+        (Some(usual), RULE.number, "nothing keeps it awake"),
     ];
-    held.into_iter().flatten().chain([usual]).max()
+    let times = times.into_iter().filter_map(|(at, number, why)| {
+        at.map(|at| Deciding { at, number, why })
+    });
+    times.max_by_key(|deciding| deciding.at)
 }
 
 /// When it freezes; `None`: never, or not while something holds it.
@@ -71,13 +101,9 @@ fn strike(turn: &mut Turn<'_>) {
         turn.because("14.4", "its phones are frozen");
         return turn.freeze(cause);
     }
-    let idle_ms = turn.now.since(turn.sb.idle_since());
-    turn.because(
-        RULE.number,
-        format!(
-            "nothing keeps it awake, last used {} ago",
-            words::duration(idle_ms)
-        ),
-    );
+    let idle = words::duration(turn.now.since(turn.sb.idle_since()));
+    if let Some(Deciding { number, why, .. }) = deciding(turn.sb) {
+        turn.because(number, format!("{why}, last used {idle} ago"));
+    }
     turn.freeze(FreezeCause::Idle);
 }
