@@ -35,7 +35,7 @@ pub enum Ask {
         /// From the files.
         cold: bool,
     },
-    /// [`Command::Stop`].
+    /// [`Command::Stop`] and [`Command::Unneeded`].
     Stop,
     /// [`Command::Restore`].
     Restore,
@@ -62,7 +62,7 @@ impl From<&Command> for Ask {
                 files_only: *files_only,
             },
             Command::Wake { cold } => Self::Wake { cold: *cold },
-            Command::Stop => Self::Stop,
+            Command::Stop | Command::Unneeded => Self::Stop,
             Command::Restore => Self::Restore,
             Command::SetPolicy(policy) => Self::SetPolicy(policy.clone()),
             Command::Keep(keep) => Self::Keep(*keep),
@@ -142,6 +142,8 @@ pub enum Refusal {
 pub enum NoRestore {
     /// A call stopped it, which keeps nothing (6.6).
     StoppedByCall,
+    /// The box that it worked for had no use for it any more, which keeps nothing either (6.6).
+    Unneeded,
     /// It was not frozen when it ended, or its policy keeps no copy.
     NeverFrozen,
 }
@@ -415,6 +417,7 @@ impl Sandbox {
         match (self.kept_until, end) {
             (Some(until), _) => Refusal::RestoreTooLate { until },
             (None, End::Asked) => Refusal::CannotRestore(NoRestore::StoppedByCall),
+            (None, End::Unneeded) => Refusal::CannotRestore(NoRestore::Unneeded),
             (None, _) => Refusal::CannotRestore(NoRestore::NeverFrozen),
         }
     }

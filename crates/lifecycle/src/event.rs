@@ -148,6 +148,8 @@ pub enum Command {
     },
     /// Stop for good, keeping nothing (6.6).
     Stop,
+    /// Stop for good, keeping nothing: it worked for another box, which has no use for it any more (6.6).
+    Unneeded,
     /// Bring back a box that the rules stopped, from its kept copy (6.5).
     Restore,
     /// Change the box's own limits. Equal settings change nothing (3.5).

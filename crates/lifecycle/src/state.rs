@@ -149,6 +149,8 @@ pub enum FreezeCause {
 pub enum End {
     /// A call asked for it (6.6).
     Asked,
+    /// It worked for another box, which has no use for it any more (6.6).
+    Unneeded,
     /// Frozen and unused for too long (6.1).
     FrozenUnused,
     /// Unused for longer than its own limit (6.2).

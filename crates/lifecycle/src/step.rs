@@ -6,7 +6,7 @@ use crate::decision::{Change, Decision};
 use crate::event::{Command, Event};
 use crate::rules::{self, boundaries, usage};
 use crate::sandbox::Sandbox;
-use crate::state::{End, FreezeCause};
+use crate::state::FreezeCause;
 use crate::time::{Ms, Time};
 use crate::turn::Turn;
 use crate::{observed, outcome, saving};
@@ -119,7 +119,8 @@ fn command_given(turn: &mut Turn<'_>, command: Command) {
         Command::Pause { files_only } => rules::pause::asked(turn, files_only),
         Command::Wake { cold: true } => rules::cold_start::asked(turn),
         Command::Wake { cold: false } => rules::wake::arrived(turn, "a call asked for it"),
-        Command::Stop => rules::asked_stop::asked(turn, End::Asked),
+        Command::Stop => rules::asked_stop::asked(turn),
+        Command::Unneeded => rules::asked_stop::unneeded(turn),
         Command::Restore => rules::restore::asked(turn),
         Command::SetPolicy(policy) => {
             turn.sb.policy = policy.into();

@@ -3,6 +3,7 @@
 //! Owns names on the wire and their encoding. Knows nothing of what a server or boxd does with them.
 
 pub mod boxd;
+pub mod place;
 pub mod rest;
 pub mod tree;
 

@@ -9,6 +9,7 @@ const duration = (text: string) =>
 /** The server's reasons, which it says in English; one that is not known here stays as it is. */
 const REASONS: [RegExp, (...parts: string[]) => string][] = [
 	[/^stopped by a call$/, () => '呼び出しで停止'],
+	[/^the box that it worked for has no use for it any more$/, () => '使っていたボックスに不要になりました'],
 	[/^frozen and unused for (.+)$/, (time = '') => `凍結したまま ${duration(time)}未使用`],
 	[/^unused for (.+), over (?:idleTimeoutMin \d+|its own idle limit)$/, (time = '') => `独自の期限（${duration(time)}）を過ぎて未使用`],
 	[/^up for (.+), its whole lifetime$/, (time = '') => `寿命（${duration(time)}）が終了`],
@@ -23,6 +24,11 @@ const REASONS: [RegExp, (...parts: string[]) => string][] = [
 	[/^its memory is given back, its copy is kept for a while$/, () => 'メモリを解放し、コピーはしばらく残します'],
 	[/^it is awake$/, () => '起きました'],
 	[/^nothing keeps it awake, last used (.+) ago$/, (time = '') => `起こしておくものがなく、最後の使用から ${duration(time)}`],
+	[/^its background commands keep it awake no longer, last used (.+) ago$/, (time = '') => `バックグラウンドのコマンドの期限切れ、最後の使用から ${duration(time)}`],
+	[/^requests through its URLs keep it awake no longer, last used (.+) ago$/, (time = '') => `URL の使用の期限切れ、最後の使用から ${duration(time)}`],
+	[/^its recording keeps it awake no longer, last used (.+) ago$/, (time = '') => `録画の期限切れ、最後の使用から ${duration(time)}`],
+	[/^it is tried once more, last used (.+) ago$/, (time = '') => `もう一度凍結を試みます。最後の使用から ${duration(time)}`],
+	[/^it stood still for a snapshot: it runs on$/, () => 'スナップショットのために止まり、また動きます'],
 	[/^it was needed while it was being frozen: it runs on$/, () => '凍結中に必要になったため、そのまま動きます'],
 	[/^a call (?:asked for|named) it$/, () => '呼び出しがありました'],
 	[/^a call asked for it back$/, () => '復元の呼び出しがありました'],

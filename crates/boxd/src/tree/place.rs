@@ -1,23 +1,18 @@
-//! Which places in the box a call may name, and reaching them without ever leaving them: every path is resolved by the
-//! kernel below a folder that is open already, so no `..` and no link leads out, whatever a program in the box does
-//! meanwhile.
+//! Reaching the places in the box that a call may name without ever leaving them: every path is resolved by the kernel
+//! below a folder that is open already, so no `..` and no link leads out, whatever a program in the box does meanwhile.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use icebox_wire::place;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
 use super::Error;
-
-/// The longest path, in bytes.
-pub(super) const PATH_LEN: usize = 4_096;
-/// Folders outside the working directory that may be read from.
-const OTHERS: &[&str] = &["/tmp", "/dev/shm"];
 
 /// The places that a call may name.
 #[derive(Clone)]
@@ -39,42 +34,18 @@ impl Roots {
 
     /// The folder in which a path lies that may be named, and the rest of it.
     pub(super) fn locate(&self, path: &str) -> Result<(PathBuf, PathBuf), Error> {
-        let given = Path::new(path);
-        if path.is_empty() || path.len() > PATH_LEN || path.contains('\0') {
-            return Err(Error::bad(format!(
-                "`path` must be 1 to {PATH_LEN} bytes, none of them NUL"
-            )));
-        }
-        let others = OTHERS.iter().map(Path::new);
-        let root = std::iter::once(self.work_dir()).chain(others);
-        let mut found = root.filter_map(|root| Some((root, given.strip_prefix(root).ok()?)));
-        let (root, rest) = match found.next() {
-            Some(found) => found,
-            None if given.is_relative() => (self.work_dir(), given),
-            None => {
-                return Err(Error::bad(
-                    "`path` must be relative to /work, or below /work, /tmp or /dev/shm",
-                ));
-            }
-        };
-        match plain(rest) {
-            Some(rest) => Ok((root.to_owned(), rest)),
-            None => Err(Error::bad("`path` must not contain `..`")),
-        }
+        place::locate(&self.work_dir, path).map_err(Error::Bad)
     }
-}
 
-/// A relative path without `.` and doubled slashes; `None` if it has a `..` or begins at the root.
-pub(super) fn plain(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => plain.push(name),
-            Component::CurDir => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
-        }
+    /// Like [`Roots::locate`], for a file that is to be written.
+    pub(super) fn locate_file(&self, path: &str) -> Result<(PathBuf, PathBuf), Error> {
+        place::locate_file(&self.work_dir, path).map_err(Error::Bad)
     }
-    Some(plain)
+
+    /// The folder that an archive is merged into, relative to the working directory.
+    pub(super) fn destination(&self, dest: &str) -> Result<PathBuf, Error> {
+        place::destination(&self.work_dir, dest).map_err(Error::Bad)
+    }
 }
 
 /// A path in words.

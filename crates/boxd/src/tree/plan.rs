@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use icebox_wire::place::{PATH_LEN, plain};
 use tar::EntryType;
 
 use super::Error;
-use super::place::{PATH_LEN, plain, shown};
+use super::place::shown;
 
 /// The most entries of an archive.
 const ENTRIES: usize = 500_000;

@@ -18,11 +18,8 @@ const NEW: Mode = Mode::from_raw_mode(0o644);
 
 /// Writes the file at `path`, and makes the folders above it.
 pub(super) fn put(roots: &Roots, path: &str, content: impl Read) -> Result<(), Error> {
-    let (root, path) = roots.locate(path)?;
+    let (root, path) = roots.locate_file(path)?;
     let (above, name) = split(&path);
-    if name.is_empty() {
-        return Err(Error::bad("`path` must name a file"));
-    }
     let above = made_folder(place::root(&root)?, above)?;
     let mode = match statat(&above, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() => {

@@ -12,7 +12,7 @@ use tar::Archive;
 
 use super::Error;
 use super::merge::apply;
-use super::place::{self, Roots, plain};
+use super::place::{self, Roots};
 use super::plan::Plan;
 use crate::id;
 
@@ -23,29 +23,13 @@ const STAGING: &str = ".icebox-sync";
 
 /// Merges a gzipped tar into the folder `dest` of the working directory: how many files and links it changed.
 pub(super) fn merge(roots: &Roots, dest: &str, archive: impl Read) -> Result<u64, Error> {
-    let dest = destination(roots, dest)?;
+    let dest = roots.destination(dest)?;
     let work = place::root(roots.work_dir())?;
     // Before anything is read: a destination that leads elsewhere is no destination.
     place::folder(&work, &dest)?;
     let staging = Staging::make(roots.work_dir())?;
     let plan = read(archive, &staging, &roots.work_dir().join(&dest))?;
     apply(&work, &dest, &plan, &staging)
-}
-
-/// The destination, relative to the working directory.
-fn destination(roots: &Roots, dest: &str) -> Result<PathBuf, Error> {
-    let given = Path::new(dest);
-    let given = given.strip_prefix(roots.work_dir()).unwrap_or(given);
-    let wrong = dest.is_empty()
-        || dest.len() > place::PATH_LEN
-        || dest.starts_with('~')
-        || dest.contains('\0');
-    match plain(given) {
-        Some(dest) if !wrong => Ok(dest),
-        Some(_) | None => Err(Error::bad(
-            "`dest` must be a folder below /work: relative, at most 4096 bytes, without `..` and `~`",
-        )),
-    }
 }
 
 /// A folder for the contents of one archive, gone when it is dropped.

@@ -66,9 +66,9 @@ fn deciding(sb: &Sandbox) -> Option<Deciding> {
         (retry, RULE.number, "it is tried once more"),
         (Some(usual), RULE.number, "nothing keeps it awake"),
     ];
-    let times = times.into_iter().filter_map(|(at, number, why)| {
-        at.map(|at| Deciding { at, number, why })
-    });
+    let times = times
+        .into_iter()
+        .filter_map(|(at, number, why)| at.map(|at| Deciding { at, number, why }));
     times.max_by_key(|deciding| deciding.at)
 }
 

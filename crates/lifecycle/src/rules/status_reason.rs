@@ -24,6 +24,7 @@ pub const RULE: Rule = Rule {
 pub(crate) fn of_end(end: &End, policy: &Policy) -> String {
     match end {
         End::Asked => "stopped by a call".to_string(),
+        End::Unneeded => "the box that it worked for has no use for it any more".to_string(),
         End::FrozenUnused => match policy.stop_frozen {
             StopFrozen::AfterUseOrFreeze(ms) | StopFrozen::AfterFreeze(ms) => {
                 format!("frozen and unused for {}", duration(ms))

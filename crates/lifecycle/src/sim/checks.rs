@@ -150,7 +150,7 @@ impl Ledger {
                     // It counts only while the box is up. An end that was set also comes to a box that stands still, and in
                     // the very step in which it began to or no longer does, which only the record knows.
                     End::Lifetime => self.up = sb.set_end().is_none() || sb.billed(),
-                    End::Asked | End::StartFailed(_) | End::Interrupted(_) => {}
+                    End::Asked | End::Unneeded | End::StartFailed(_) | End::Interrupted(_) => {}
                 }
             }
         }
@@ -267,7 +267,10 @@ pub(crate) fn no_stop_too_early(
         (End::FrozenUnused, StopFrozen::AfterUseOrFreeze(ms)) => idle_ms.min(frozen_ms) < ms,
         (End::FrozenUnused, StopFrozen::AfterFreeze(ms)) => frozen_ms < ms,
         (End::FrozenUnused, StopFrozen::Never) => true,
-        (End::Asked | End::Lifetime | End::StartFailed(_) | End::Interrupted(_), _) => false,
+        (
+            End::Asked | End::Unneeded | End::Lifetime | End::StartFailed(_) | End::Interrupted(_),
+            _,
+        ) => false,
     };
     if early {
         return Err(format!(

@@ -70,7 +70,10 @@ impl Life {
             })),
             // One in a while, so that what the other seeds have shown stays as it was.
             65 => Event::Command(Command::Reach),
-            64 if self.random.one_in(8) => Event::Command(Command::Stop),
+            64 if self.random.one_in(8) => Event::Command(match self.random.one_in(4) {
+                true => Command::Unneeded,
+                false => Command::Stop,
+            }),
             _ => Event::Tick,
         };
         if let Event::TakeoverInput = event

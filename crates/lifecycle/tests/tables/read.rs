@@ -383,6 +383,7 @@ fn command(words: &[&str]) -> Result<Command, String> {
         ["wake"] => Command::Wake { cold: false },
         ["coldwake"] => Command::Wake { cold: true },
         ["stop"] => Command::Stop,
+        ["unneeded"] => Command::Unneeded,
         ["restore"] => Command::Restore,
         ["keep", keep] => Command::Keep(*keep == "yes"),
         ["reach"] => Command::Reach,

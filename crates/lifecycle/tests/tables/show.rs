@@ -246,6 +246,7 @@ fn state(state: &State) -> String {
 fn end(end: &End) -> &'static str {
     match end {
         End::Asked => "asked",
+        End::Unneeded => "unneeded",
         End::FrozenUnused => "frozen-unused",
         End::OwnIdleLimit => "own-limit",
         End::Lifetime => "lifetime",
@@ -309,6 +310,7 @@ fn answer(answer: Option<&Admission>) -> String {
         Refusal::Interrupted { files_until, .. } => format!("interrupted {}", time(*files_until)),
         Refusal::RestoreTooLate { until } => format!("too late {}", time(Some(*until))),
         Refusal::CannotRestore(NoRestore::StoppedByCall) => "stopped by a call".to_string(),
+        Refusal::CannotRestore(NoRestore::Unneeded) => "unneeded".to_string(),
         Refusal::CannotRestore(NoRestore::NeverFrozen) => "never frozen".to_string(),
         Refusal::TakenOver(takeover) => format!(
             "taken over {:?} {}..{}",

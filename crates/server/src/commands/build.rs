@@ -23,7 +23,7 @@ use super::check::{self, unfit};
 use super::exec::{SLACK, ending};
 use super::files::{Named, query};
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, wait};
+use super::{Caller, Commands, to_its_end, wait};
 use crate::builds::Adding;
 use crate::engine::{CallUnderWay, Patience, View};
 use crate::random;
@@ -67,9 +67,7 @@ impl Commands {
         let plan = plan(request)?;
         let id = self.find(caller, id)?.id();
         let (commands, caller) = (self.clone(), caller.clone());
-        let build = async move { commands.build_in(&caller, id, plan).await };
-        let ended = tokio::spawn(build).await;
-        ended.unwrap_or_else(|error| Err(Trouble::internal(&error)))
+        to_its_end(async move { commands.build_in(&caller, id, plan).await }).await
     }
 
     async fn build_in(

@@ -1,6 +1,7 @@
 //! Whether what a caller asks for fits: every field and its limits; touches no box.
 
 mod fields;
+mod place;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::snapshot::Snapshot;
 use crate::store::cut;
 
 pub use fields::{takes, unfit};
+pub use place::{dest, file_path, path};
 
 /// The longest name of a box, in characters.
 const NAME_LEN: usize = 60;
@@ -75,8 +77,8 @@ pub fn patience(wait_sec: Option<u32>) -> Result<Patience, Trouble> {
     }
 }
 
-/// A path in a box; what it may name is for the daemon there to say.
-pub fn path(field: &str, value: &str) -> Result<(), Trouble> {
+/// A folder anywhere in a box; what it may name is for the daemon there to say.
+pub fn folder(field: &str, value: &str) -> Result<(), Trouble> {
     if value.is_empty() || value.len() > CWD_LEN || value.contains('\0') {
         return Err(unfit(field));
     }

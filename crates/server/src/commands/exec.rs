@@ -15,7 +15,7 @@ use icebox_wire::rest::{ExecRequest, ExecResponse, Gap, Gaps, ProcView};
 
 use super::ends::may_be_recorded;
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, READY_SEC, Readiness, check, room, wait};
+use super::{Caller, Commands, READY_SEC, Readiness, check, room, to_its_end, wait};
 use crate::boxd::label;
 use crate::engine::{CallUnderWay, Patience, View};
 use crate::random;
@@ -49,9 +49,7 @@ impl Commands {
         let (patience, _listens) = room::patience_of_listener(request.wait_for_capacity_sec)?;
         let id = self.find(caller, id)?.id();
         let (commands, caller) = (self.clone(), caller.clone());
-        let run = async move { commands.run(&caller, id, request, when, patience).await };
-        let ended = tokio::spawn(run).await;
-        ended.unwrap_or_else(|error| Err(Trouble::internal(&error)))
+        to_its_end(async move { commands.run(&caller, id, request, when, patience).await }).await
     }
 
     async fn run(

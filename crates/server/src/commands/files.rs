@@ -77,7 +77,7 @@ impl Commands {
         request: SyncRequest,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<u64, Trouble> {
-        check::path("dest", &request.dest)?;
+        check::dest(&request.dest)?;
         check::text("repo", request.repo.as_deref(), REPO_LEN)?;
         let id = self.find(caller, id)?.id();
         let began = self.0.clock.now();
@@ -123,7 +123,7 @@ impl Commands {
         path: &str,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<(), Trouble> {
-        check::path("path", path)?;
+        check::file_path(path)?;
         let id = self.find(caller, id)?.id();
         let (call, _) = self.acting(caller, id, true).await?;
         let path = query(FILE_PATH, &Named { path })?;
@@ -139,7 +139,7 @@ impl Commands {
         id: &str,
         path: &str,
     ) -> Result<Download, Trouble> {
-        check::path("path", path)?;
+        check::path(path)?;
         let id = self.find(caller, id)?.id();
         let (call, _) = self.acting(caller, id, false).await?;
         let response = self.ask_for_file(id, Method::GET, path).await?;
@@ -161,7 +161,7 @@ impl Commands {
         id: &str,
         path: &str,
     ) -> Result<(bool, Option<u64>), Trouble> {
-        check::path("path", path)?;
+        check::path(path)?;
         let id = self.find(caller, id)?.id();
         let (call, _) = self.acting(caller, id, false).await?;
         // The answer to HEAD says nothing of what went wrong, so the file is asked for and not read.

@@ -20,7 +20,7 @@ impl Commands {
         id: &str,
         path: &str,
     ) -> Result<FolderResponse, Trouble> {
-        check::path("path", path)?;
+        check::folder("path", path)?;
         let id = self.find(caller, id)?.id();
         let (call, answer) = self.acting(caller, id, false).await?;
         // Relative paths begin in the working directory, as everywhere in this dialect.

@@ -278,6 +278,14 @@ impl Commands {
     }
 }
 
+/// Does this to its end, even if the caller goes away meanwhile.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
+) -> Result<T, Trouble> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Err(Trouble::internal(&error)))
+}
+
 fn ask(error: AskError, id: BoxId) -> Trouble {
     Trouble::from_ask(error, id.as_str())
 }

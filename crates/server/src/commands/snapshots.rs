@@ -10,7 +10,7 @@ use icebox_wire::rest::{ForkRequest, SnapshotRequest, StartRequest};
 
 use super::check::unfit;
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check};
+use super::{Caller, Commands, ask, check, to_its_end};
 use crate::engine::{NewBox, NewSnapshot, Saved, View};
 use crate::random;
 use crate::record::{E2b, Origin, Record, Size};
@@ -90,8 +90,7 @@ impl Commands {
                 .make_forks(&caller, &view, count, request.name, &policy)
                 .await
         };
-        let forked = tokio::spawn(forking).await;
-        forked.map_err(|error| Trouble::internal(&error))?
+        to_its_end(forking).await
     }
 
     async fn make_forks(

@@ -11,7 +11,7 @@ use icebox_wire::rest::{ServiceRequest, StartRequest};
 
 use super::trouble::{Kind, Trouble};
 use super::versions::run::ToRun;
-use super::{Caller, Commands, ask, check, room, snapshots, wait};
+use super::{Caller, Commands, ask, check, room, snapshots, to_its_end, wait};
 use crate::engine::{Admitted, NewBox, Patch, Patience, View};
 use crate::random;
 use crate::record::{Leads, Record, Runs, Service};
@@ -22,20 +22,26 @@ const START_LIMIT: Duration = Duration::from_secs(300);
 const RESTORE_LIMIT: Duration = Duration::from_secs(90);
 
 impl Commands {
-    /// Starts a box and waits until it is ready, unless `wait` is false.
+    /// Starts a box and waits until it is ready, unless `wait` is false. It is done even if the caller goes away, unless the box
+    /// waits for room.
     pub async fn start(
         &self,
         caller: &Caller,
         request: StartRequest,
     ) -> Result<Arc<View>, Trouble> {
-        let patience = check::patience(request.wait_for_capacity_sec)?;
+        let (patience, _listens) = room::patience_of_listener(request.wait_for_capacity_sec)?;
         check::text("goal", request.goal.as_deref(), check::GOAL_LEN)?;
         check::name(request.name.as_deref())?;
         if let Some(id) = &request.restore {
             return self.restore(caller, id, &request, patience).await;
         }
         let waits = request.wait.unwrap_or(true);
-        self.begin_box(caller, request, patience, None, waits).await
+        let (commands, caller) = (self.clone(), caller.clone());
+        let begin = async move {
+            let begun = commands.begin_box(&caller, request, patience, None, waits);
+            begun.await
+        };
+        to_its_end(begin).await
     }
 
     /// Starts a new box, perhaps one that runs a version for another box.

@@ -267,6 +267,10 @@ impl Trouble {
                         "box {} was stopped by a call, which keeps no copy; start a new box",
                         view.id()
                     ),
+                    NoRestore::Unneeded => format!(
+                        "box {} worked for another box, which had no use for it any more; that keeps no copy",
+                        view.id()
+                    ),
                     NoRestore::NeverFrozen => format!(
                         "box {} was not frozen when it ended, so there is no copy; start a new box",
                         view.id()

@@ -9,7 +9,7 @@ use icebox_wire::rest::{ServiceRequest, WireRequest};
 use super::check::{self, SERVICES, unfit};
 use super::trouble::{Kind, Trouble};
 use super::versions::run;
-use super::{Caller, Commands, ask};
+use super::{Caller, Commands, ask, to_its_end};
 use crate::edge::is_box_host;
 use crate::engine::{Patch, View};
 use crate::outside::Target;
@@ -37,7 +37,8 @@ pub(super) struct Wanted {
 }
 
 impl Commands {
-    /// Makes a name of a box lead somewhere, or paths of its scene. It is use, and wakes. Gives the box as it is then.
+    /// Makes a name of a box lead somewhere, or paths of its scene. It is use, and wakes. Gives the box as it is then. What
+    /// runs a version is started, or ended again, even if the caller goes away.
     pub async fn wire(
         &self,
         caller: &Caller,
@@ -48,8 +49,13 @@ impl Commands {
         match &request.version {
             Some(version) if request.scene_paths.is_none() => {
                 let view = self.find(caller, id)?;
+                let (commands, caller) = (self.clone(), caller.clone());
                 let version = version.clone();
-                self.wire_version(caller, &view, &version, request).await
+                let wire = async move {
+                    let wired = commands.wire_version(&caller, &view, &version, request);
+                    wired.await
+                };
+                to_its_end(wire).await
             }
             Some(_) | None => self.wire_as(caller, id, &request, None).await,
         }

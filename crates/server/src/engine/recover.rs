@@ -28,7 +28,7 @@ pub(super) fn recover(
     for account in core.store.accounts()? {
         core.billing.accounts.put(account.into());
     }
-    let (mut restless, orphans) = load(core, now, seen)?;
+    let (mut restless, orphans, versions) = load(core, now, seen)?;
     core.load_snapshots(saved)?;
     let ids: Vec<BoxId> = restless.keys().copied().collect();
     for id in &ids {
@@ -39,6 +39,7 @@ pub(super) fn recover(
     for some in ids.chunks(AT_A_TIME) {
         bring_up_to_date(core, some, &mut restless)?;
     }
+    core.end_unlinked_versions(&versions)?;
     core.billing.loaded(core.clock.now());
     core.saves.remove_unused();
     for id in &orphans {
@@ -50,13 +51,15 @@ pub(super) fn recover(
 /// What has yet to be told to a box: the time it has missed, and what is seen of it.
 type News = HashMap<BoxId, (Option<Gap>, Seen)>;
 
-/// Loads all records. Gives those boxes for which something is to be done, and those that no record names.
+/// Loads all records. Gives those boxes for which something is to be done, those that no record names, and those that run
+/// versions for others.
 fn load(
     core: &mut Core,
     now: Time,
     mut seen: Vec<(BoxId, Seen)>,
-) -> Result<(News, Vec<BoxId>), StartError> {
+) -> Result<(News, Vec<BoxId>, Vec<BoxId>), StartError> {
     let (mut restless, mut orphans, mut due) = (News::new(), Vec::new(), Vec::new());
+    let mut versions = Vec::new();
     // Rows come in the order of their ids.
     seen.sort_unstable_by_key(|(id, _)| *id);
     let mut seen = seen.into_iter().peekable();
@@ -67,6 +70,9 @@ fn load(
         let id = view.id();
         while let Some((other, _)) = seen.next_if(|(other, _)| *other < id) {
             orphans.push(other);
+        }
+        if view.record.runs.is_some() {
+            versions.push(id);
         }
         let found = seen.next_if(|(other, _)| *other == id);
         let found = found.map_or_else(|| absent(""), |(_, found)| found);
@@ -85,7 +91,7 @@ fn load(
     views.list_all();
     core.deadlines = due.into_iter().collect();
     orphans.extend(seen.map(|(id, _)| id));
-    Ok((restless, orphans))
+    Ok((restless, orphans, versions))
 }
 
 /// The box as it was stored.

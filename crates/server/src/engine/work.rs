@@ -227,7 +227,8 @@ fn under_way(sandbox: &Sandbox) -> Option<UnderWay> {
             keep_files: false, ..
         } => Some(UnderWay::Start),
         State::Stopping {
-            end: End::Asked, ..
+            end: End::Asked | End::Unneeded,
+            ..
         } => Some(UnderWay::Stop),
         State::Starting { .. }
         | State::Ready

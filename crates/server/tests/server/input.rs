@@ -468,3 +468,34 @@ async fn a_box_shows_what_it_was_made_of() {
     );
     assert!(id.as_str().len() == 20);
 }
+
+/// The daemon in the box holds to the same, but a box must not wake only to refuse a call.
+#[tokio::test]
+async fn a_place_that_no_call_may_name_is_refused_and_wakes_nothing() {
+    let rig = Rig::new().await;
+    let id = rig.frozen_box().await;
+    let get = |path: &str| (Method::GET, format!("files?path={path}"));
+    let put = |path: &str| (Method::PUT, format!("files?path={path}"));
+    let sync = |dest: &str| (Method::POST, format!("sync?dest={dest}"));
+    let outside = "below /work, /tmp or /dev/shm";
+    let up = "must not contain `..`";
+    let rows = [
+        (get("../../etc/shadow"), up),
+        (get("/etc/shadow"), outside),
+        (get("/tmp/../etc/shadow"), up),
+        (put("/usr/bin/sh"), outside),
+        (put("a/../../b"), up),
+        (put("/work"), "must name a file"),
+        (put("a/"), "must name a file"),
+        (sync("../x"), "must be a folder below /work"),
+        (sync("/etc"), "must be a folder below /work"),
+        (sync("~/x"), "must be a folder below /work"),
+    ];
+    for ((method, path), said) in rows {
+        let whole = format!("/v1/boxes/{id}/{path}");
+        let answer = rig.client().raw(method, &whole, Vec::new()).await;
+        let text = answer.error(400, "bad_request");
+        assert!(text.contains(said), "{path}: {text}");
+        assert_eq!(rig.state(id).await, "frozen", "{path}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Published versions that run under a name of a box: each in a box of its own, which ends when nobody has a use for it.
 
 use icebox_lifecycle::BoxId;
+use icebox_server::driver::fake::{Behaviour, Gate, Step};
 use icebox_server::driver::{Driver as _, Stream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -141,16 +142,7 @@ async fn a_version_with_a_command_is_started_by_it_with_variables() {
     let body = json!({"service": "api", "port": 3000, "version": "v1", "env": {"MODE": "test"}});
     let (wired, ()) = tokio::join!(wire(&rig, of, body), async {
         // Its program listens a moment after its command began.
-        let runs_in = within(async {
-            loop {
-                let listed = rig.get("/v1/boxes").await.expect(200);
-                let mut boxes = listed["boxes"].as_array().unwrap().iter();
-                if let Some(found) = boxes.find(|it| it["name"] == "api v1") {
-                    return id(&found["id"]);
-                }
-            }
-        });
-        let runs_in = runs_in.await;
+        let runs_in = runs_v1(&rig).await;
         rig.until_running(runs_in).await;
         answers(&rig, runs_in, "started").await;
     });
@@ -368,4 +360,67 @@ async fn versions_are_their_accounts_own() {
     let refused = other.post("/v1/versions", body).await;
     assert_eq!(refused.json["field"], "image", "{}", refused.json);
     refused.error(400, "bad_request");
+}
+
+/// Once there is one, the box in which version `v1` of `api` runs.
+async fn runs_v1(rig: &Rig) -> BoxId {
+    let found = async {
+        loop {
+            let listed = rig.get("/v1/boxes").await.expect(200);
+            let mut boxes = listed["boxes"].as_array().unwrap().iter();
+            if let Some(found) = boxes.find(|it| it["name"] == "api v1") {
+                return id(&found["id"]);
+            }
+        }
+    };
+    within(found).await
+}
+
+async fn published_with_a_command(rig: &Rig) -> BoxId {
+    let source = rig.ready_box().await;
+    let body = json!({"service": "api", "label": "v1", "fromBox": source.as_str(), "cmd": "hang"});
+    publish(rig, body).await.expect(201);
+    rig.ready_box().await
+}
+
+fn wires_v1(rig: &Rig, of: BoxId) -> tokio::task::JoinHandle<()> {
+    let client = rig.client();
+    let body = json!({"service": "api", "port": 3000, "version": "v1"});
+    tokio::spawn(async move {
+        client.post(&format!("/v1/boxes/{of}/wire"), body).await;
+    })
+}
+
+#[tokio::test]
+async fn a_version_is_wired_even_if_the_caller_goes_away() {
+    let rig = Rig::new().await;
+    let of = published_with_a_command(&rig).await;
+    let wires = wires_v1(&rig, of);
+    let runs_in = runs_v1(&rig).await;
+    rig.until_running(runs_in).await;
+    wires.abort();
+    answers(&rig, runs_in, "started").await;
+    let led = async { while rig.status(of).await["services"][0]["fromBox"] != runs_in.as_str() {} };
+    within(led).await;
+    assert_eq!(said(&rig, of, 3000).await, "started");
+}
+
+#[tokio::test]
+async fn a_version_that_was_being_started_when_the_server_ended_is_not_left_behind() {
+    let mut rig = Rig::new().await;
+    let of = published_with_a_command(&rig).await;
+    let gate = Gate::default();
+    rig.fake
+        .next(Step::Boot, Behaviour::HoldAfter(gate.clone()));
+    drop(wires_v1(&rig, of));
+    gate.reached().await;
+    let runs_in = runs_v1(&rig).await;
+    rig.restart().await;
+    rig.until(runs_in, "terminated").await;
+    let shown = rig.status(runs_in).await;
+    assert_eq!(
+        shown["statusReason"],
+        "the box that it worked for has no use for it any more"
+    );
+    assert_eq!(rig.state(of).await, "ready");
 }

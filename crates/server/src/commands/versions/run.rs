@@ -119,7 +119,7 @@ impl Commands {
 
     /// Ends a box that ran a version for nothing.
     pub(in crate::commands) async fn end_version(&self, id: BoxId) {
-        let ended = self.0.engine.command(id, Command::Stop).await;
+        let ended = self.0.engine.command(id, Command::Unneeded).await;
         if let Err(error) = ended {
             // Frozen and unused, it ends by itself.
             tracing::warn!(%id, %error, "the box of a version that nobody uses stays");

@@ -96,6 +96,7 @@ pub(super) enum CauseRow {
 #[serde(rename_all = "snake_case")]
 pub(super) enum EndRow {
     Asked,
+    Unneeded,
     FrozenUnused,
     OwnIdleLimit,
     Lifetime,
@@ -331,6 +332,7 @@ impl From<&End> for EndRow {
     fn from(end: &End) -> Self {
         match end {
             End::Asked => Self::Asked,
+            End::Unneeded => Self::Unneeded,
             End::FrozenUnused => Self::FrozenUnused,
             End::OwnIdleLimit => Self::OwnIdleLimit,
             End::Lifetime => Self::Lifetime,
@@ -344,6 +346,7 @@ impl From<EndRow> for End {
     fn from(row: EndRow) -> Self {
         match row {
             EndRow::Asked => Self::Asked,
+            EndRow::Unneeded => Self::Unneeded,
             EndRow::FrozenUnused => Self::FrozenUnused,
             EndRow::OwnIdleLimit => Self::OwnIdleLimit,
             EndRow::Lifetime => Self::Lifetime,
