@@ -19,9 +19,8 @@ use icebox_server::driver::conformance::{self, Inside, Subject};
 use icebox_server::driver::container::ContainerDriver;
 use icebox_wire::boxd::ExecRequest;
 
-/// Answers questions over two fifos with the word it has in its memory only.
-const REMEMBERING: &str = "mkfifo /run/ask /run/answer; touch /run/remembering; \
-    while read -r _ </run/ask; do echo \"$word\" >/run/answer; done";
+/// A program that keeps a word in its memory only.
+const REMEMBERING: &str = include_str!("remembering.py");
 
 const RECALL: &str = "[ -p /run/ask ] && timeout 20 bash -c 'echo >/run/ask; cat /run/answer'";
 
@@ -70,8 +69,8 @@ impl Inside for ByCommands {
     }
 
     async fn remember(&self, id: BoxId, word: &str) {
-        self.run(id, format!("word='{word}'; {REMEMBERING}"), true)
-            .await;
+        let program = format!("exec python3 - '{word}' <<'END'\n{REMEMBERING}END\n");
+        self.run(id, program, true).await;
         let ready = "timeout 20 bash -c 'until [ -e /run/remembering ]; do sleep 0.01; done'";
         assert!(
             self.run(id, ready.to_owned(), false).await.is_some(),
