@@ -6,12 +6,14 @@ mod client;
 mod error;
 mod jsonl;
 mod printer;
+mod progress;
 #[cfg(test)]
 mod sample;
 mod select;
 mod settings;
 mod stopwatch;
 mod text;
+mod tree;
 mod trust;
 mod verbs;
 mod words;
@@ -38,6 +40,8 @@ Examples:
   icebox serve                            run the server (as root)
   icebox start --name web                 a new box
   icebox exec web -- uname -a             run a command in it
+  icebox shell web                        a terminal in it
+  icebox cp notes.txt web:                a file into it
   icebox ls                               what there is, why it is awake, when it freezes
 
 BOX is a name, an id, or the beginning of an id. `icebox VERB --help` says more.")]
