@@ -1467,3 +1467,52 @@ fn what_is_piped_in_and_not_sent_is_told() {
         drop(to);
     }
 }
+
+#[test]
+fn help_is_there_about_help_and_exec_says_where_the_command_goes() {
+    for (args, expected) in [
+        (&["help", "--help"][..], "Usage: icebox help [COMMAND]..."),
+        (&["help", "exec", "--help"], "Usage: icebox exec"),
+        (&["help"], "Commands:"),
+    ] {
+        let output = run(args);
+        assert!(text(&output.stdout).contains(expected), "{output:?}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
+    for command in [&["ls", "-la"][..], &["-la"]] {
+        let output = run(&[&["exec", "web"], command].concat());
+        let told = text(&output.stderr);
+        assert!(told.contains("`icebox exec web -- ls -la`"), "{told}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_copy_that_is_interrupted_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (began, wait) = mpsc::channel::<()>();
+    let began = Mutex::new(began);
+    let url = routed(move |_, to| {
+        head(to, 200, Some(1 << 30));
+        // Until nobody listens any more.
+        while to.write_all(&[0; 1024]).is_ok() {
+            // The test may have seen enough.
+            let _ = began.lock().expect("one request").send(());
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+    });
+    let to = dir.path().join("file");
+    let mut program = icebox(&["cp", &format!("{ID}:file"), to.to_str().expect("text")]);
+    program.env("ICEBOX_URL", &url).stderr(Stdio::piped());
+    let child = program.spawn().expect("it runs");
+    for _ in 0..50 {
+        wait.recv().expect("it comes");
+    }
+    let arriving = || fs::read_dir(dir.path()).expect("the folder").count();
+    assert_eq!(arriving(), 1);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
+    assert_eq!(arriving(), 0);
+}

@@ -98,7 +98,8 @@ async fn talk(remote: &Remote, id: &str) -> Result<ExitCode, CliError> {
     let mut escape = Escape::default();
     let lost = |error: tungstenite::Error| CliError::Lost {
         url: server.base.clone(),
-        source: std::io::Error::other(error),
+        // As a text, so that its causes are not told twice.
+        source: std::io::Error::other(error.to_string()),
     };
     loop {
         tokio::select! {

@@ -1,12 +1,13 @@
 //! Out of a box: what arrives is put beside its place first, and there in one step when all of it has arrived.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::{Done, Place, refuse_links};
 use crate::client::{Client, Content};
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 use crate::printer;
 use crate::progress::Told;
 use crate::tree::{self, Arrived};
@@ -19,7 +20,13 @@ pub(super) fn fetch(
     to: &str,
     skip_links: bool,
 ) -> Result<Done, CliError> {
-    let content = client.download(id, &from.path)?;
+    let mut content = client.download(id, &from.path)?;
+    // What has arrived by then is taken away again.
+    let interrupt = Interrupt::watch()?;
+    content.bytes = Box::new(Until {
+        inner: content.bytes,
+        interrupt: interrupt.clone(),
+    });
     let here = Path::new(to);
     let is_folder = here.is_dir();
     let under_its_name = if content.archive {
@@ -32,10 +39,24 @@ pub(super) fn fetch(
     } else {
         here.to_owned()
     };
-    if content.archive {
+    let fetched = if content.archive {
         fetch_folder(content, from, &target, skip_links)
     } else {
         fetch_file(content, &target)
+    };
+    fetched.or_else(|error| interrupt.check().and(Err(error)))
+}
+
+/// A reader that fails once somebody wants it to end.
+struct Until<R> {
+    inner: R,
+    interrupt: Interrupt,
+}
+
+impl<R: Read> Read for Until<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.interrupt.check().map_err(io::Error::other)?;
+        self.inner.read(into)
     }
 }
 

@@ -99,7 +99,7 @@ async fn connect(server: &Server, uri: &Uri) -> Result<Box<dyn Stream>, CliError
 fn refusal(server: &Server, error: tungstenite::Error) -> CliError {
     let url = server.base.clone();
     let tungstenite::Error::Http(response) = error else {
-        let source = io::Error::other(error);
+        let source = io::Error::other(error.to_string());
         return CliError::Lost { url, source };
     };
     let (head, body) = response.into_parts();
