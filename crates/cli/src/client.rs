@@ -6,13 +6,15 @@ use std::time::Duration;
 use icebox_wire::rest::{
     BoxView, ErrorBody, Gap, ListResponse, OUTPUT_GAP_HEADER, OUTPUT_OFFSET_HEADER, ProcsResponse,
 };
+use icebox_wire::tree::{ARCHIVE_HEADER, MODE_HEADER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::Agent;
 use ureq::http::{Method, Request, Response};
+use ureq::{Agent, AsSendBody};
 
 use crate::error::CliError;
 use crate::settings::Server;
+use crate::tree::LARGEST;
 use crate::trust;
 
 /// How long an answer that needs no work of a box may take.
@@ -68,6 +70,18 @@ impl Output {
             None => vec![(self.begins, u64::MAX)],
         }
     }
+}
+
+/// A file of a box, or a folder as an archive, as it comes.
+pub(crate) struct Content {
+    /// Whether it is an archive of a folder.
+    pub(crate) archive: bool,
+    /// A file's permissions, where the box tells them.
+    pub(crate) mode: Option<u32>,
+    /// How many bytes come, where that is known.
+    pub(crate) length: Option<u64>,
+    /// The bytes.
+    pub(crate) bytes: Box<dyn Read + Send>,
 }
 
 /// Which stream of a command.
@@ -132,13 +146,14 @@ impl Client {
     /// Sends something that is no JSON.
     pub(crate) fn upload(
         &self,
+        method: Method,
         path: &str,
         content_type: &str,
-        body: &[u8],
+        body: impl AsSendBody,
         limit: Duration,
     ) -> Result<Answer, CliError> {
         let mut request = Request::builder()
-            .method(Method::POST)
+            .method(method)
             .uri(format!("{}{path}", self.base))
             .header("content-type", content_type);
         if let Ok(key) = &self.key {
@@ -149,6 +164,29 @@ impl Client {
         })?;
         let sent = self.run(request, limit);
         self.answer(sent.map_err(|error| self.failure(error, limit))?)
+    }
+
+    /// Fetches what a path of a box names, as it comes.
+    pub(crate) fn download(&self, id: &str, path: &str) -> Result<Content, CliError> {
+        let path = format!("/v1/boxes/{id}/files?path={}", escaped(path));
+        // It wakes a frozen box first.
+        let response = self.send(Method::GET, &path, None, WORK_LIMIT)?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response));
+        }
+        let header = |name| response.headers().get(name).and_then(|v| v.to_str().ok());
+        Ok(Content {
+            archive: header(ARCHIVE_HEADER) == Some("true"),
+            mode: header(MODE_HEADER).and_then(|mode| u32::from_str_radix(mode, 8).ok()),
+            length: header("content-length").and_then(|length| length.parse().ok()),
+            bytes: Box::new(
+                response
+                    .into_body()
+                    .into_with_config()
+                    .limit(LARGEST)
+                    .reader(),
+            ),
+        })
     }
 
     /// One box.
@@ -254,7 +292,7 @@ impl Client {
 
     fn run(
         &self,
-        request: Request<impl ureq::AsSendBody>,
+        request: Request<impl AsSendBody>,
         limit: Duration,
     ) -> Result<Response<ureq::Body>, ureq::Error> {
         let request = self

@@ -130,6 +130,24 @@ pub(crate) enum CliError {
     /// Ctrl-C, or a request to end.
     #[error("interrupted")]
     Interrupted,
+    /// A command was sent, and nobody knows what became of it.
+    #[error("the command may run in the box")]
+    MayRun {
+        /// The box.
+        id: String,
+        /// The command.
+        exec_id: String,
+        /// Why nobody knows.
+        error: Box<CliError>,
+    },
+    /// What went wrong with one box of several.
+    #[error("{word}")]
+    Of {
+        /// The box, as it was named.
+        word: String,
+        /// What.
+        error: Box<CliError>,
+    },
 }
 
 impl CliError {
@@ -142,6 +160,14 @@ impl CliError {
             } else {
                 Self::Io { what, source }
             }
+        }
+    }
+
+    /// The same, about one box of several.
+    pub(crate) fn of(self, word: &str) -> Self {
+        Self::Of {
+            word: word.to_owned(),
+            error: Box::new(self),
         }
     }
 
@@ -172,6 +198,7 @@ impl CliError {
             Self::Host(_) => "host",
             Self::Demo { .. } => "demo",
             Self::Interrupted => "interrupted",
+            Self::Of { error, .. } | Self::MayRun { error, .. } => error.code(),
         }
     }
 
@@ -182,7 +209,7 @@ impl CliError {
                 "start it with `icebox serve`, or name another with --url".to_owned()
             }
             Self::Lost { .. } => {
-                "the call may have taken effect: look with `icebox status`, and at the server's log"
+                "the call may have taken effect: look with `icebox ls` or `icebox status`, and at the server's log"
                     .to_owned()
             }
             Self::NoTls { unknown: true, .. } => {
@@ -191,7 +218,11 @@ impl CliError {
             }
             Self::NoTls { .. } => "a server without TLS is at http://".to_owned(),
             Self::NoAnswer { .. } => {
-                "the call may still take effect: look with `icebox status`".to_owned()
+                "the call may still take effect: look with `icebox ls` or `icebox status`".to_owned()
+            }
+            Self::Api { body, .. } if body.more.contains_key("blockedBy") => {
+                "`icebox status BOX` says by what, `icebox ps BOX` lists its commands, and `icebox kill BOX EXEC` ends one"
+                    .to_owned()
             }
             Self::Api { retry_after, .. } => format!("try again in {} s", retry_after.as_ref()?),
             Self::NotUnderstood { .. } => {
@@ -218,7 +249,9 @@ impl CliError {
             | Self::Config(_)
             | Self::Serve(_)
             | Self::Host(_)
-            | Self::Interrupted => return None,
+            | Self::Interrupted
+            | Self::MayRun { .. }
+            | Self::Of { .. } => return None,
         })
     }
 
@@ -236,13 +269,17 @@ impl CliError {
 
     /// The whole thing in one line, without `error: `.
     pub(crate) fn line(&self) -> String {
-        let mut line = self.words();
-        let mut source = std::error::Error::source(self);
-        while let Some(deeper) = source {
-            line.push_str(": ");
-            line.push_str(&deeper.to_string());
-            source = deeper.source();
+        if let Self::Of { word, error } = self {
+            return format!("{}: {}", printable(word), error.line());
         }
+        if let Self::MayRun { id, exec_id, error } = self {
+            return format!(
+                "{}; the command may run on in the box: once the server answers, `icebox logs --follow {id} {exec_id}` \
+                 shows its output, and `icebox kill {id} {exec_id}` ends it",
+                printable(&error.with_causes())
+            );
+        }
+        let mut line = self.with_causes();
         if let Some(advice) = self.advice() {
             line.push_str("; ");
             line.push_str(&advice);
@@ -250,12 +287,42 @@ impl CliError {
         printable(&line)
     }
 
+    fn with_causes(&self) -> String {
+        let mut line = self.words();
+        let mut source = std::error::Error::source(self);
+        while let Some(deeper) = source {
+            line.push_str(": ");
+            line.push_str(&deeper.to_string());
+            source = deeper.source();
+        }
+        line
+    }
+
     /// As JSON, in one line: the server's own fields where it was the server that said no.
     pub(crate) fn json(&self) -> String {
-        let mut fields = match self {
+        let mut fields = self.fields();
+        fields.insert("error".to_owned(), self.line().into());
+        fields.insert("code".to_owned(), self.code().into());
+        serde_json::Value::Object(fields).to_string()
+    }
+
+    /// What a program may want to know besides.
+    fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
+        match self {
             Self::Api { body, .. } => body.more.clone(),
             Self::Ambiguous { candidates, .. } => {
                 serde_json::Map::from_iter([("candidates".to_owned(), json!(candidates))])
+            }
+            Self::MayRun { id, exec_id, error } => {
+                let mut fields = error.fields();
+                fields.insert("box".to_owned(), id.as_str().into());
+                fields.insert("execId".to_owned(), exec_id.as_str().into());
+                fields
+            }
+            Self::Of { word, error } => {
+                let mut fields = error.fields();
+                fields.insert("box".to_owned(), word.as_str().into());
+                fields
             }
             Self::Unreachable { .. }
             | Self::Lost { .. }
@@ -276,15 +343,13 @@ impl CliError {
             | Self::Host(_)
             | Self::Demo { .. }
             | Self::Interrupted => serde_json::Map::new(),
-        };
-        fields.insert("error".to_owned(), self.line().into());
-        fields.insert("code".to_owned(), self.code().into());
-        serde_json::Value::Object(fields).to_string()
+        }
     }
 
     /// The exit code of every verb but `exec`, whose own is the command's.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Of { error, .. } | Self::MayRun { error, .. } => error.exit_code(),
             Self::Interrupted => 130,
             Self::OutputClosed => 141,
             Self::Usage(_) | Self::Url { .. } | Self::Config(_) => 2,
@@ -339,6 +404,27 @@ mod tests {
             body,
             retry_after: None,
         }
+    }
+
+    #[test]
+    fn a_command_of_which_nothing_is_known_is_named() {
+        let error = CliError::MayRun {
+            id: "abcd".to_owned(),
+            exec_id: "3f".to_owned(),
+            error: Box::new(CliError::Lost {
+                url: "http://h".to_owned(),
+                source: io::ErrorKind::ConnectionReset.into(),
+            }),
+        };
+        let line = error.line();
+        assert!(
+            line.starts_with("the server at http://h went away"),
+            "{line}"
+        );
+        assert!(line.contains("`icebox logs --follow abcd 3f`"), "{line}");
+        let json = error.json();
+        assert!(json.contains(r#""code":"lost""#), "{json}");
+        assert!(json.contains(r#""execId":"3f""#), "{json}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which box a word on the command line means: a whole id, a name, or the beginning of an id. Owns that choice and how
 //! candidates are shown. Changes nothing.
 
-use icebox_wire::rest::BoxView;
+use icebox_wire::rest::{BoxView, Status};
 
 use crate::client::Client;
 use crate::error::CliError;
@@ -27,6 +27,21 @@ pub(crate) fn box_id(client: &Client, word: &str) -> Result<String, CliError> {
     Err(CliError::NoBox(word.to_owned()))
 }
 
+/// The id of the stopped box that `word` means: the only one of that name that can come back, if there is one.
+pub(crate) fn restorable_id(client: &Client, word: &str) -> Result<String, CliError> {
+    if is_id(word) {
+        return Ok(word.to_owned());
+    }
+    let boxes = client.every_box(true)?.unwrap_or_default();
+    let can_return =
+        |view: &&BoxView| view.restorable_until.is_some() && view.name.as_deref() == Some(word);
+    let mut found = boxes.iter().filter(can_return);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.id.clone()),
+        (None | Some(_), _) => box_id(client, word),
+    }
+}
+
 fn is_id(word: &str) -> bool {
     word.len() == ID_LEN
         && word
@@ -43,9 +58,15 @@ fn choose<'a>(boxes: &'a [BoxView], word: &str) -> Result<Option<&'a BoxView>, C
     } else {
         named
     };
+    let mut live = found.iter().filter(|view| view.status.is_live());
+    if let (Some(one), None) = (live.next(), live.next()) {
+        return Ok(Some(one));
+    }
     match found.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(one)),
+        // Namesakes that were stopped for good: nothing can happen to any of them, so that the latest says what did.
+        [newest, ..] if all_gone(&found, word) => Ok(Some(newest)),
         several => Err(CliError::Ambiguous {
             word: word.to_owned(),
             candidates: several
@@ -55,6 +76,16 @@ fn choose<'a>(boxes: &'a [BoxView], word: &str) -> Result<Option<&'a BoxView>, C
                 .collect(),
         }),
     }
+}
+
+/// Whether these are all stopped, of that very name, and the latest of them cannot be brought back.
+fn all_gone(found: &[&BoxView], word: &str) -> bool {
+    let gone =
+        |view: &&BoxView| view.status == Status::Terminated && view.name.as_deref() == Some(word);
+    found.iter().all(gone)
+        && found
+            .first()
+            .is_some_and(|newest| newest.restorable_until.is_none())
 }
 
 fn candidate(view: &BoxView) -> String {
@@ -117,6 +148,31 @@ mod tests {
             "{prefix}"
         );
         assert!(!prefix.contains("bbbb"), "{prefix}");
+    }
+
+    #[test]
+    fn live_ones_win_over_stopped_ones_and_the_latest_says_what_became_of_all() {
+        let view = |id: &str, status, kept: bool| BoxView {
+            id: id.to_owned(),
+            name: Some("web".to_owned()),
+            status,
+            restorable_until: kept.then(|| "2026-03-05T13:00:00Z".parse().unwrap()),
+            ..sample::ready()
+        };
+        let gone = view("aa", Status::Terminated, false);
+        let kept = view("bb", Status::Terminated, true);
+        let live = view("cc", Status::Frozen, false);
+        let table = [
+            (vec![gone.clone(), kept.clone(), live.clone()], Some("cc")),
+            (vec![gone.clone(), kept.clone()], Some("aa")),
+            // To stop it would delete its copy: that is not for a guess.
+            (vec![kept, gone], None),
+            (vec![live.clone(), live], None),
+        ];
+        for (boxes, expected) in table {
+            let found = choose(&boxes, "web").ok().flatten();
+            assert_eq!(found.map(|view| view.id.as_str()), expected, "{boxes:?}");
+        }
     }
 
     #[test]

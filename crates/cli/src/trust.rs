@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
 use ureq::Agent;
 use ureq::config::ConfigBuilder;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -15,7 +16,7 @@ use ureq::typestate::AgentScope;
 use crate::error::CliError;
 
 /// How long a connection may take to open.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whom TLS trusts; nobody where none is spoken.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +63,21 @@ impl Trust {
                 .unversioned_rustls_crypto_provider(provider)
                 .build(),
         )
+    }
+}
+
+impl Trust {
+    /// The same for connections that carry something else than single calls; `None` where no TLS is spoken.
+    pub(crate) fn tls(&self) -> Option<Result<ClientConfig, CliError>> {
+        let trusted = self.0.as_ref()?;
+        let mut roots = RootCertStore::empty();
+        let certificates = trusted.iter().map(|one| one.der().to_vec().into());
+        roots.add_parsable_certificates(certificates);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map(|builder| builder.with_root_certificates(roots).with_no_client_auth());
+        Some(config.map_err(|error| CliError::Usage(format!("TLS cannot be set up: {error}"))))
     }
 }
 

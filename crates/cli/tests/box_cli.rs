@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -300,6 +301,232 @@ fn box_cli_webhooks_lose_nothing_when_the_server_is_killed() {
     let listed = server.prints(&["webhook", "deliveries", &id]);
     assert_eq!(listed.lines().count(), 7, "{listed}");
     server.prints(&["webhook", "rm", &id]);
+    assert!(server.end(), "it ends well");
+}
+
+#[test]
+fn box_cli_files_go_in_and_come_out_as_they_were() {
+    let mut server = Server::start();
+    server.prints(&["start", "--name", "web"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let named = |name: &str| at(name).to_str().expect("text").to_owned();
+    fs::create_dir_all(at("app/empty")).expect("a folder");
+    fs::write(at("app/run"), "#!/bin/sh\necho ran\n").expect("a file");
+    fs::set_permissions(at("app/run"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    std::os::unix::fs::symlink("run", at("app/link")).expect("a link");
+    let large: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(at("large"), &large).expect("a file");
+
+    // A folder becomes the destination, and goes into it once that is there.
+    let (_, told) = server.ends(0, &["cp", &named("app"), "web:copy"]);
+    assert!(
+        told.contains("2 files") && told.contains("to web:copy"),
+        "{told}"
+    );
+    assert_eq!(
+        server.prints(&["exec", "web", "--", "./copy/link"]),
+        "ran\n"
+    );
+    server.prints(&["cp", &named("app"), "web:copy"]);
+    server.prints(&["cp", &named("app/."), "web:copy"]);
+    let found = server.prints(&["exec", "web", "--", "find copy | sort"]);
+    let expected = "copy\ncopy/app\ncopy/app/empty\ncopy/app/link\ncopy/app/run\ncopy/empty\ncopy/link\ncopy/run\n";
+    assert_eq!(found, expected);
+
+    // Files: by name, into a folder, outside /work, and whole however large.
+    server.prints(&["cp", &named("app/run"), "web:"]);
+    server.prints(&["cp", &named("app/run"), "web:new/"]);
+    server.prints(&["cp", &named("large"), "web:/tmp"]);
+    server.prints(&[
+        "exec",
+        "web",
+        "--",
+        "./run && new/run && test -f /tmp/large",
+    ]);
+    server.prints(&["cp", "web:/tmp/large", &named("back")]);
+    assert!(
+        fs::read(at("back")).expect("it is there") == large,
+        "all of it"
+    );
+    server.prints(&["cp", "web:run", &named("app/empty")]);
+    let mode = fs::metadata(at("app/empty/run"))
+        .expect("it is there")
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o755);
+
+    // Folders out: as the destination, into it, its contents.
+    for (from, to) in [
+        ("web:copy/app", "out"),
+        ("web:copy/app", "out"),
+        ("web:copy/app/.", "out"),
+    ] {
+        server.prints(&["cp", from, &named(to)]);
+    }
+    for inner in ["out", "out/app"] {
+        assert!(at(inner).join("empty").is_dir(), "{inner}");
+        assert_eq!(
+            fs::read_link(at(inner).join("link")).expect("a link"),
+            Path::new("run")
+        );
+    }
+    assert!(!at("out/app/app").exists(), "what is in it, and not itself");
+
+    // Streams.
+    let mut put = server.icebox(&["cp", "-", "web:piped"]);
+    let put = put
+        .stdin(fs::File::open(at("large")).expect("it is there"))
+        .output();
+    assert!(put.expect("it runs").status.success());
+    let printed = server
+        .icebox(&["cp", "web:piped", "-"])
+        .output()
+        .expect("it runs");
+    assert!(printed.stdout == large, "all of it");
+
+    // What cannot be copied whole is not copied.
+    server.prints(&["exec", "web", "--", "ln -s /etc/passwd copy/out"]);
+    let (_, told) = server.ends(1, &["cp", "web:copy", &named("refused")]);
+    assert!(
+        told.contains("`out`") && told.contains("--skip-links"),
+        "{told}"
+    );
+    assert!(!at("refused").exists());
+    let (_, told) = server.ends(0, &["cp", "--skip-links", "web:copy", &named("refused")]);
+    assert!(
+        told.contains("left out") && at("refused/run").exists(),
+        "{told}"
+    );
+    let (_, told) = server.ends(1, &["cp", "web:nothing", &named("x")]);
+    assert!(told.contains("there is no `nothing` in the box"), "{told}");
+    let (_, told) = server.ends(2, &["cp", &named("app"), "web:/tmp/app"]);
+    assert!(told.contains("below /work only"), "{told}");
+    let left: Vec<_> = fs::read_dir(dir.path())
+        .expect("the folder")
+        .flatten()
+        .collect();
+    assert_eq!(left.len(), 5, "no staging is left: {left:?}");
+    server.prints(&["stop", "web"]);
+    assert!(server.end(), "it ends well");
+}
+
+/// A terminal with a program in it.
+struct Terminal {
+    screen: fs::File,
+    slave: fs::File,
+    child: Child,
+}
+
+impl Terminal {
+    fn run(mut program: Command) -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&master)
+            .and_then(|()| unlockpt(&master))
+            .expect("it is ours");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let slave = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name.to_str().expect("text"))
+            .expect("it opens");
+        let end = || Stdio::from(slave.try_clone().expect("another one"));
+        let child = program.stdin(end()).stdout(end()).stderr(end()).spawn();
+        Self {
+            screen: fs::File::from(master),
+            slave,
+            child: child.expect("it runs"),
+        }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.screen.write_all(text.as_bytes()).expect("it is typed");
+    }
+
+    /// Reads on until the screen has shown this.
+    fn shows(&mut self, text: &str) {
+        let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&shown).contains(text) {
+            let len = self.screen.read(&mut buffer).expect("more comes");
+            shown.extend_from_slice(&buffer[..len]);
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(&self.slave).expect("its modes");
+        !modes
+            .local_modes
+            .contains(rustix::termios::LocalModes::ICANON)
+    }
+
+    fn size(&self, cols: u16, rows: u16) {
+        let size = rustix::termios::Winsize {
+            ws_col: cols,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        rustix::termios::tcsetwinsize(&self.slave, size).expect("it is resized");
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("it is there");
+    }
+
+    /// Waits for the program's end, which leaves the terminal as it was.
+    fn ends(mut self, code: i32) {
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(code));
+        assert!(!self.is_raw(), "the terminal is as it was");
+    }
+}
+
+#[test]
+fn box_cli_a_shell_is_a_terminal_that_freezes_and_goes_on() {
+    let mut server = Server::start();
+    server.prints(&["start", "--name", "web"]);
+    let open = || Terminal::run(server.icebox(&["shell", "web"]));
+    let mut shell = open();
+    // What is typed is shown, too: only what bash makes of it counts.
+    shell.type_in("echo at-$((40 + 2))\r");
+    shell.shows("at-42");
+    assert!(shell.is_raw());
+    shell.size(91, 17);
+    shell.signal(rustix::process::Signal::WINCH);
+    shell.type_in("sleep 0.5; stty size\r");
+    shell.shows("17 91");
+    server.prints(&["freeze", "web"]);
+    shell.shows("fell asleep");
+    shell.type_in("echo awake-$((1 + 1))\r");
+    shell.shows("awake-2");
+    shell.type_in("exit 7\r");
+    shell.ends(7);
+
+    let mut shell = open();
+    shell.type_in("echo at-$((40 + 2))\r");
+    shell.shows("at-42");
+    shell.type_in("~.");
+    shell.shows("the shell is ended");
+    shell.ends(0);
+
+    let mut shell = open();
+    shell.type_in("echo at-$((40 + 2))\r");
+    shell.shows("at-42");
+    shell.signal(rustix::process::Signal::TERM);
+    shell.ends(143);
+
+    // A command is ended by hand.
+    let exec = server.prints(&["exec", "web", "--background", "--", "exec sleep 1000"]);
+    let ended = server.prints(&["kill", "web", &exec[..8]]);
+    assert!(ended.contains("ended by SIGTERM"), "{ended}");
+    let (_, told) = server.ends(0, &["kill", "web", exec.trim(), "--json"]);
+    assert_eq!(told, "", "safe to repeat");
+
+    server.prints(&["stop", "web"]);
+    server.prints(&["start", "--name", "web"]);
+    for _ in 0..2 {
+        server.prints(&["stop", "web"]);
+    }
     assert!(server.end(), "it ends well");
 }
 

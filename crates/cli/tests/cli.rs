@@ -662,7 +662,7 @@ fn exec_says_on_ctrl_c_that_the_command_runs_on() {
     drop(hold);
     let told = text(&ended.stderr);
     assert!(told.contains("runs on in the box"), "{told}");
-    assert!(told.contains(&format!("icebox ps {ID}")), "{told}");
+    assert!(told.contains(&format!("icebox kill {ID} ")), "{told}");
     assert_eq!(ended.status.code(), Some(130));
 }
 
@@ -1315,4 +1315,204 @@ fn a_server_that_cannot_listen_says_so_and_nothing_else() {
     );
     assert_eq!(told.lines().count(), 1, "{told}");
     assert!(!data.exists(), "it touched nothing");
+}
+
+// ---- cp, shell, kill ----------------------------------------------------------
+
+#[test]
+fn a_copy_needs_one_side_in_a_box_and_no_more() {
+    for (args, expected) in [
+        (["cp", "a", "b"], "write one as BOX:PATH"),
+        (["cp", "-", "-"], "write one as BOX:PATH"),
+        (["cp", "web:a", "api:b"], "both sides are in boxes"),
+    ] {
+        let output = run(&args);
+        let told = text(&output.stderr);
+        assert!(told.contains(expected), "{args:?}: {told}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn a_file_that_breaks_off_on_its_way_out_leaves_what_was_there() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("file");
+    fs::write(&path, "old").expect("a file");
+    let cut = AtomicBool::new(true);
+    let url = routed(move |line, to| {
+        assert_eq!(
+            line,
+            format!("GET /v1/boxes/{ID}/files?path=a%2Ffile HTTP/1.1")
+        );
+        let length = if cut.swap(false, Ordering::Relaxed) {
+            9
+        } else {
+            3
+        };
+        put(
+            to,
+            &format!(
+                "HTTP/1.1 200 X\r\ncontent-length: {length}\r\nx-icebox-archive: false\r\nx-icebox-mode: 750\r\n\r\nnew"
+            ),
+        );
+    });
+    let (from, to) = (format!("{ID}:a/file"), path.to_str().expect("text"));
+    let broken = run_at(&url, &["cp", &from, to]);
+    assert_eq!(broken.status.code(), Some(1), "{}", text(&broken.stderr));
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "old");
+    let whole = run_at(&url, &["cp", "--json", &from, to]);
+    assert_eq!(
+        text(&whole.stdout),
+        "{\"bytes\":3,\"files\":1,\"ok\":true}\n"
+    );
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "new");
+    let mode = fs::metadata(&path).expect("it is there").permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o750
+    );
+    let left = fs::read_dir(dir.path()).expect("the folder").count();
+    assert_eq!(left, 1, "nothing is left beside it");
+    let shown = run_at(&url, &["cp", &from, "-"]);
+    assert_eq!(text(&shown.stdout), "new");
+}
+
+#[test]
+fn links_that_lead_out_are_refused_before_anything_is_sent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("app");
+    fs::create_dir(&folder).expect("a folder");
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("out")).expect("a link");
+    let missing = (404, r#"{"error":"no","code":"not_found"}"#.to_owned());
+    let (url, _asked) = server(vec![missing]);
+    let to = format!("{ID}:app");
+    let output = run_at(&url, &["cp", folder.to_str().expect("text"), &to]);
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("`out`") && told.contains("--skip-links"),
+        "{told}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_shell_without_a_terminal_says_what_to_use_instead() {
+    let output = run(&["shell", "web"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("icebox exec web -- COMMAND"), "{told}");
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn a_command_is_ended_by_the_beginning_of_its_id() {
+    let proc = |running: bool, more: &str| {
+        format!(
+            r#"{{"execId":"3f00000000000000","cmd":"sleep 1000","background":true,"running":{running},"timedOut":false,
+            "ms":5,"stdoutBytes":0,"stderrBytes":0,"outputUrl":"/v1/x"{more}}}"#
+        )
+    };
+    let (url, asked) = server(vec![
+        ok(&format!(r#"{{"procs":[{}]}}"#, proc(true, ""))),
+        ok(&proc(false, r#","signal":"SIGTERM""#)),
+    ]);
+    let output = run_at(&url, &["kill", ID, "3f", "--grace", "7"]);
+    assert_eq!(
+        text(&output.stdout),
+        "3f00000000000000: ended by SIGTERM\n",
+        "{}",
+        text(&output.stderr)
+    );
+    let lines: Vec<_> = asked.iter().take(2).map(|asked| asked.line).collect();
+    let stop = format!("POST /v1/boxes/{ID}/procs/3f00000000000000/stop?graceSec=7 HTTP/1.1");
+    assert_eq!(lines[1], stop);
+}
+
+#[test]
+fn of_several_boxes_the_one_that_failed_is_named() {
+    let other = "abce0123456789abcdef";
+    let used = r#"{"error":"it is being used (foreground); freeze it when that is over","code":"in_use",
+        "blockedBy":["foreground"]}"#;
+    let frozen = a_box(other, "api", "frozen", "");
+    let answers = || vec![(409, used.to_owned()), ok(&frozen)];
+    let (url, _asked) = server(answers());
+    let output = run_at(&url, &["freeze", ID, other]);
+    let told = text(&output.stderr);
+    assert!(
+        told.starts_with(&format!("error: {ID}: it is being used")),
+        "{told}"
+    );
+    assert!(told.contains("icebox kill BOX EXEC"), "{told}");
+    assert!(text(&output.stdout).contains("api: frozen"), "{output:?}");
+    let (url, _asked) = server(answers());
+    let output = run_at(&url, &["freeze", "--json", ID, other]);
+    let error: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(
+        (&error["box"], &error["code"]),
+        (&ID.into(), &"in_use".into())
+    );
+}
+
+#[test]
+fn what_is_piped_in_and_not_sent_is_told() {
+    let body = r#"{"execId":"00","exitCode":0,"stdout":"","stderr":""}"#;
+    for (input, hint) in [("data", true), ("", false)] {
+        let (url, _asked) = server(vec![ok(body)]);
+        let mut program = icebox(&["exec", ID, "--url", &url, "--", "cat"]);
+        program.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = program.spawn().expect("it runs");
+        let mut to = child.stdin.take().expect("a pipe");
+        to.write_all(input.as_bytes()).expect("it is written");
+        let told = text(&child.wait_with_output().expect("it ends").stderr);
+        assert_eq!(told.contains("--stdin sends it"), hint, "{told}");
+        drop(to);
+    }
+}
+
+#[test]
+fn help_is_there_about_help_and_exec_says_where_the_command_goes() {
+    for (args, expected) in [
+        (&["help", "--help"][..], "Usage: icebox help [COMMAND]..."),
+        (&["help", "exec", "--help"], "Usage: icebox exec"),
+        (&["help"], "Commands:"),
+    ] {
+        let output = run(args);
+        assert!(text(&output.stdout).contains(expected), "{output:?}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
+    for command in [&["ls", "-la"][..], &["-la"]] {
+        let output = run(&[&["exec", "web"], command].concat());
+        let told = text(&output.stderr);
+        assert!(told.contains("`icebox exec web -- ls -la`"), "{told}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_copy_that_is_interrupted_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (began, wait) = mpsc::channel::<()>();
+    let began = Mutex::new(began);
+    let url = routed(move |_, to| {
+        head(to, 200, Some(1 << 30));
+        // Until nobody listens any more.
+        while to.write_all(&[0; 1024]).is_ok() {
+            // The test may have seen enough.
+            let _ = began.lock().expect("one request").send(());
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+    });
+    let to = dir.path().join("file");
+    let mut program = icebox(&["cp", &format!("{ID}:file"), to.to_str().expect("text")]);
+    program.env("ICEBOX_URL", &url).stderr(Stdio::piped());
+    let child = program.spawn().expect("it runs");
+    for _ in 0..50 {
+        wait.recv().expect("it comes");
+    }
+    let arriving = || fs::read_dir(dir.path()).expect("the folder").count();
+    assert_eq!(arriving(), 1);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
+    assert_eq!(arriving(), 0);
 }

@@ -8,6 +8,8 @@ pub const MERGE_PATH: &str = "/icebox/merge";
 pub const FILE_PATH: &str = "/icebox/file";
 /// Whether the body is an archive of a folder: `true` or `false`.
 pub const ARCHIVE_HEADER: &str = "x-icebox-archive";
+/// The permissions of a file that is read, as octal digits.
+pub const MODE_HEADER: &str = "x-icebox-mode";
 
 /// Query of a merge.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -19,7 +19,8 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use icebox_wire::tree::{
-    ARCHIVE_HEADER, Code, ErrorBody, FILE_PATH, MERGE_PATH, MergeQuery, Merged, PathQuery,
+    ARCHIVE_HEADER, Code, ErrorBody, FILE_PATH, MERGE_PATH, MODE_HEADER, MergeQuery, Merged,
+    PathQuery,
 };
 
 use self::place::Roots;
@@ -106,8 +107,10 @@ async fn read(
         ),
         (HeaderName::from_static(ARCHIVE_HEADER), archive.to_string()),
     ];
-    if let Some(len) = found.len() {
-        headers.push((header::CONTENT_LENGTH, len.to_string()));
+    if let Some(look) = found.look() {
+        headers.push((header::CONTENT_LENGTH, look.len.to_string()));
+        let mode = format!("{:o}", look.mode);
+        headers.push((HeaderName::from_static(MODE_HEADER), mode));
     }
     let mut response = stream::body(move |writer| found.send(writer)).into_response();
     for (name, value) in headers {

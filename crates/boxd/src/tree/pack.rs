@@ -18,10 +18,19 @@ const DEEPEST: usize = 256;
 
 /// What is at a path.
 pub(super) enum Found {
-    /// A file, and its length when it was looked at.
-    File(File, u64),
+    /// A file, and how it was when it was looked at.
+    File(File, Look),
     /// A folder: its open form, and the name it gets in the archive.
     Folder(PathBuf, PathBuf),
+}
+
+/// How a file is.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// How long.
+    pub(super) len: u64,
+    /// Its permissions.
+    pub(super) mode: u32,
 }
 
 /// Looks at what a path names.
@@ -36,7 +45,11 @@ pub(super) fn open(roots: &Roots, path: &str) -> Result<Found, Error> {
     let metadata = file.metadata();
     let metadata = metadata.map_err(Error::failed(format!("cannot look at {}", shown(&path))))?;
     if metadata.is_file() {
-        return Ok(Found::File(file, metadata.len()));
+        let look = Look {
+            len: metadata.len(),
+            mode: metadata.mode() & 0o777,
+        };
+        return Ok(Found::File(file, look));
     }
     if !metadata.is_dir() {
         return Err(Error::bad(format!(
@@ -55,10 +68,10 @@ impl Found {
         matches!(self, Self::Folder(..))
     }
 
-    /// How many bytes are sent, where that is known.
-    pub(super) fn len(&self) -> Option<u64> {
+    /// How the file that is sent is; a folder's archive says that of each.
+    pub(super) fn look(&self) -> Option<Look> {
         match self {
-            Self::File(_, len) => Some(*len),
+            Self::File(_, look) => Some(*look),
             Self::Folder(..) => None,
         }
     }
@@ -66,7 +79,7 @@ impl Found {
     /// Sends it.
     pub(super) fn send(self, to: &mut impl Write) -> io::Result<()> {
         match self {
-            Self::File(file, len) => {
+            Self::File(file, Look { len, .. }) => {
                 // One that grows meanwhile is sent as long as it was; one that shrinks breaks off.
                 let sent = io::copy(&mut file.take(len), to)?;
                 if sent < len {

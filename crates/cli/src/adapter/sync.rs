@@ -2,13 +2,9 @@
 //! arguments, the guard against sending too much, and what is deleted in the box when that is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,6 +15,7 @@ use super::left::{self, Left, Marks};
 use super::packages;
 use super::remote::{escaped, is_id, prune, stale};
 use super::select::{self, Excludes, Selection};
+use crate::tree;
 
 /// The most that is sent when nothing else is said, in MiB.
 const MAX_MB: u64 = 100;
@@ -412,29 +409,8 @@ pub(super) fn send(
     files: &BTreeMap<PathBuf, PathBuf>,
 ) -> Result<Sent, String> {
     let failed = |error: std::io::Error| format!("cannot pack the files: {error}");
-    let archive = tempfile::tempfile().map_err(failed)?;
     let marks = Marks::of(files);
-    let mut tar = tar::Builder::new(GzEncoder::new(archive, Compression::fast()));
-    tar.follow_symlinks(false);
-    for (name, path) in files {
-        let found = fs::symlink_metadata(path).map_err(failed)?;
-        let mut header = tar::Header::new_gnu();
-        header.set_mode(found.permissions().mode() & 0o777);
-        header.set_size(0);
-        if found.is_symlink() {
-            header.set_entry_type(tar::EntryType::Symlink);
-            let target = fs::read_link(path).map_err(failed)?;
-            tar.append_link(&mut header, name, target).map_err(failed)?;
-        } else if found.is_file() {
-            header.set_size(found.len());
-            // As long as its header says, whatever an editor does meanwhile.
-            let file = File::open(path).map_err(failed)?.take(found.len());
-            let mut file = file.chain(std::io::repeat(0)).take(found.len());
-            tar.append_data(&mut header, name, &mut file)
-                .map_err(failed)?;
-        }
-    }
-    let archive = tar.into_inner().map_err(failed)?.finish().map_err(failed)?;
+    let archive = tree::pack(files).map_err(failed)?;
     let changed_here = marks.changed(files);
     let bytes = archive.metadata().map_err(failed)?.len();
     let mut path = format!("/v1/boxes/{id}/sync?dest={}", escaped(dest));

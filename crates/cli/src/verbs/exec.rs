@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, Command};
 use icebox_wire::rest::{ExecRequest, ExecResponse};
+use rustix::fs::FileType;
 
 use self::live::{Progress, Written};
 use crate::client::{Answer, Client, Stream};
@@ -29,6 +30,8 @@ const TIMED_OUT: u8 = 124;
 const NOT_FOUND: u8 = 127;
 /// The deadline of a command that is given none, in seconds (rule 12.1).
 const DEFAULT_TIMEOUT_SEC: u32 = 600;
+/// How long a command in the background is waited for until it is up, in seconds.
+const READY_SEC: u32 = 60;
 /// How much standard input is sent at most, in bytes.
 const MAX_STDIN_BYTES: u64 = 1 << 20;
 /// How often a call whose connection broke is made again, a second apart.
@@ -42,7 +45,8 @@ const REPEATS: u32 = 30;
 /// output. With --json each stream is its last 16 KB.
 ///
 /// Exit code: the command's; 124 when its deadline ended it; 128 and the signal's number when a signal did; 125 when
-/// Icebox could not run it.
+/// Icebox could not run it. With --background: 0 once it runs; 124 when it runs and --ready-port or --ready-log did not come
+/// true in time, which ends nothing.
 #[derive(Args)]
 #[command(override_usage = "icebox exec [OPTIONS] <BOX> -- <COMMAND>...")]
 #[command(after_help = "\
@@ -100,7 +104,9 @@ impl Exec {
         let id = box_id(&client, &self.word)?;
         let request = self.request()?;
         if self.background {
-            return self.in_background(&run_once(&client, &id, &request)?);
+            let code = self.in_background(&run_once(&client, &id, &request)?)?;
+            self.tell_unread();
+            return Ok(code);
         }
         leave::tell_on_interrupt(&self.word, &request, self.remote.json)?;
         if self.remote.json {
@@ -123,6 +129,7 @@ impl Exec {
         if let Some(why) = &ended.end_reason {
             note(&format!("icebox: {why}"));
         }
+        self.tell_unread();
         let code = exit_code(&ended);
         if let (NOT_FOUND, Some(flag)) = (code, late_flag(&self.command)) {
             note(&format!(
@@ -130,6 +137,13 @@ impl Exec {
             ));
         }
         Ok(ExitCode::from(code))
+    }
+
+    /// Says that somebody piped something in which went nowhere.
+    fn tell_unread(&self) {
+        if !self.stdin && !self.remote.json && is_piped_in() {
+            note("icebox: standard input was not sent to the command: --stdin sends it");
+        }
     }
 
     fn in_background(&self, answer: &Answer) -> Result<ExitCode, CliError> {
@@ -145,7 +159,11 @@ impl Exec {
         }
         printer::notices(&began.notices);
         if began.ready == Some(false) {
-            note("icebox: it runs, and is not up yet; look at its output, or wait again");
+            note(&format!(
+                "icebox: it runs on, but was not up after {} s, hence exit code {TIMED_OUT}; look at its output, or wait \
+                 longer with --ready-sec",
+                self.ready_sec.unwrap_or(READY_SEC)
+            ));
             return Ok(ExitCode::from(TIMED_OUT));
         }
         Ok(ExitCode::SUCCESS)
@@ -194,10 +212,18 @@ pub(super) fn run_once(
             Err(error) => error,
         };
         // Before the first call got through, nobody has promised anything.
-        let broke = matches!(error, CliError::Lost { .. })
-            || (repeats > 0 && matches!(error, CliError::Unreachable { .. }));
+        let broke = matches!(error, CliError::Lost { .. }) || (repeats > 0 && is_unsent(&error));
         if !broke || repeats == REPEATS {
-            return Err(error);
+            return Err(
+                if error.is_passing() && (repeats > 0 || !is_unsent(&error)) {
+                    let (id, exec_id) =
+                        (id.to_owned(), request.exec_id.clone().unwrap_or_default());
+                    let error = Box::new(error);
+                    CliError::MayRun { id, exec_id, error }
+                } else {
+                    error
+                },
+            );
         }
         if repeats == 0 {
             note("icebox: the connection to the server broke; asking again for the same command");
@@ -205,6 +231,11 @@ pub(super) fn run_once(
         repeats += 1;
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// Whether a call did not get as far as the server.
+fn is_unsent(error: &CliError) -> bool {
+    matches!(error, CliError::Unreachable { .. })
 }
 
 /// 16 hex digits that nobody has chosen before.
@@ -232,6 +263,14 @@ fn standard_input() -> Result<String, CliError> {
             "standard input is not UTF-8 text: send it encoded, as with base64".to_owned(),
         )
     })
+}
+
+/// Whether standard input is a pipe with something in it.
+fn is_piped_in() -> bool {
+    let input = rustix::stdio::stdin();
+    let is_pipe = rustix::fs::fstat(input)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo);
+    is_pipe && rustix::io::ioctl_fionread(input).is_ok_and(|waiting| waiting > 0)
 }
 
 /// Writes what of the ended command's output is not written yet.

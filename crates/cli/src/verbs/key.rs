@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use crate::error::CliError;
 use crate::printer;
@@ -26,6 +27,7 @@ use crate::settings::{DEFAULT_DATA, KEY_FILE, read_key};
 #[command(after_help = "\
 Examples:
   icebox key
+  icebox key --json                       its place, for a program; with --reveal itself, too
   curl -H \"Authorization: Bearer $(icebox key --reveal)\" http://127.0.0.1:7070/v1/boxes
   icebox key new team --credits 100       an account of its own, which prints its key
   icebox key ls                           accounts, what they have left and when that is used up
@@ -39,6 +41,9 @@ pub(crate) struct Key {
     /// Print the key itself
     #[arg(long)]
     reveal: bool,
+    /// Print the answer as JSON, and errors as JSON on standard error
+    #[arg(long)]
+    json: bool,
     /// The server's folder
     #[arg(long, env = "ICEBOX_DATA", default_value = DEFAULT_DATA, hide_env_values = true)]
     data: PathBuf,
@@ -63,12 +68,18 @@ impl Key {
             Some(Manage::Credits(verb)) => verb.run()?,
             None => {
                 let path = self.data.join(KEY_FILE);
-                let shown = if self.reveal {
-                    read_key(&path).map_err(CliError::NoLocalKey)?
+                let key = self.reveal.then(|| read_key(&path)).transpose();
+                let key = key.map_err(CliError::NoLocalKey)?;
+                let path = path.display().to_string();
+                if self.json {
+                    let mut shown = json!({"path": path});
+                    if let Some(key) = key {
+                        shown["key"] = key.into();
+                    }
+                    printer::line(&shown.to_string())?;
                 } else {
-                    path.display().to_string()
-                };
-                printer::line(&shown)?;
+                    printer::line(&key.unwrap_or(path))?;
+                }
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -82,7 +93,7 @@ impl Key {
             Some(Manage::Add(verb)) => verb.remote.json,
             Some(Manage::Revoke(verb)) => verb.remote.json,
             Some(Manage::Credits(verb)) => verb.remote.json,
-            None => false,
+            None => self.json,
         }
     }
 }

@@ -165,7 +165,10 @@ impl Sink {
 }
 
 /// The command that is meant: by the beginning of its id, or the newest.
-fn choose<'a>(procs: &'a [ProcView], exec: Option<&str>) -> Result<&'a ProcView, CliError> {
+pub(super) fn choose<'a>(
+    procs: &'a [ProcView],
+    exec: Option<&str>,
+) -> Result<&'a ProcView, CliError> {
     let Some(exec) = exec else {
         return procs.first().ok_or_else(|| {
             CliError::NoCommand(

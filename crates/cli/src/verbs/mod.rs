@@ -2,6 +2,7 @@
 
 mod build;
 mod completions;
+mod cp;
 mod dashboard;
 mod demo;
 mod doctor;
@@ -10,6 +11,7 @@ mod exec;
 mod fork;
 mod freeze;
 mod key;
+mod kill;
 mod logs;
 mod ls;
 mod mcp;
@@ -21,6 +23,7 @@ mod restore;
 mod scene;
 mod secret;
 mod serve;
+mod shell;
 mod snapshot;
 mod start;
 mod status;
@@ -55,9 +58,12 @@ pub(crate) enum Verb {
     Ls(ls::Ls),
     Status(status::Status),
     Exec(exec::Exec),
+    Shell(shell::Shell),
+    Cp(cp::Cp),
     Build(build::Build),
     Ps(ps::Ps),
     Logs(logs::Logs),
+    Kill(kill::Kill),
     Open(open::Open),
     Egress(egress::Egress),
     Dashboard(dashboard::Dashboard),
@@ -90,9 +96,12 @@ impl Verb {
             Self::Ls(verb) => verb.run(),
             Self::Status(verb) => verb.run(),
             Self::Exec(verb) => verb.run(),
+            Self::Shell(verb) => verb.run(),
+            Self::Cp(verb) => verb.run(),
             Self::Build(verb) => verb.run(),
             Self::Ps(verb) => verb.run(),
             Self::Logs(verb) => verb.run(),
+            Self::Kill(verb) => verb.run(),
             Self::Open(verb) => verb.run(),
             Self::Egress(verb) => verb.run(),
             Self::Dashboard(verb) => verb.run(),
@@ -123,9 +132,12 @@ impl Verb {
             Self::Ls(verb) => verb.remote.json,
             Self::Status(verb) => verb.remote.json,
             Self::Exec(verb) => verb.remote.json,
+            Self::Shell(verb) => verb.remote.json,
+            Self::Cp(verb) => verb.remote.json,
             Self::Build(verb) => verb.remote.json,
             Self::Ps(verb) => verb.remote.json,
             Self::Logs(verb) => verb.remote.json,
+            Self::Kill(verb) => verb.remote.json,
             Self::Open(verb) => verb.remote.json,
             Self::Egress(verb) => verb.remote.json,
             Self::Dashboard(verb) => verb.remote.json,
@@ -151,7 +163,7 @@ impl Verb {
     /// The exit code of errors that are ours, for a verb whose exit code is that of something else.
     pub(crate) fn exit_code_of_own_errors(&self) -> Option<u8> {
         match self {
-            Self::Exec(_) | Self::Build(_) => Some(exec::OWN_ERROR),
+            Self::Exec(_) | Self::Build(_) | Self::Shell(_) => Some(exec::OWN_ERROR),
             Self::Demo(_)
             | Self::Doctor(_)
             | Self::Serve(_)
@@ -160,6 +172,8 @@ impl Verb {
             | Self::Status(_)
             | Self::Ps(_)
             | Self::Logs(_)
+            | Self::Kill(_)
+            | Self::Cp(_)
             | Self::Open(_)
             | Self::Egress(_)
             | Self::Dashboard(_)
@@ -227,6 +241,11 @@ impl Many {
                 }
                 Ok(())
             });
+            let done = if self.boxes.len() > 1 {
+                done.map_err(|error| error.of(word))
+            } else {
+                done
+            };
             // The last one is told by whoever called.
             if let Err(error) = done
                 && let Some(earlier) = failure.replace(error)

@@ -87,7 +87,7 @@ fn row(proc: &ProcView) -> [Cell; 6] {
     ]
 }
 
-fn state(proc: &ProcView) -> String {
+pub(super) fn state(proc: &ProcView) -> String {
     match (proc.running, proc.pid, proc.exit_code, &proc.signal) {
         (true, Some(pid), _, _) if proc.background => format!("background, pid {pid}"),
         (true, Some(pid), _, _) => format!("running, pid {pid}"),

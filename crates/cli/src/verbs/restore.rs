@@ -7,7 +7,7 @@ use icebox_wire::rest::StartRequest;
 
 use super::queue::{For, telling_place};
 use crate::error::CliError;
-use crate::select::box_id;
+use crate::select::restorable_id;
 use crate::settings::Remote;
 
 /// Bring back a box that the idle rules stopped
@@ -36,7 +36,7 @@ pub(crate) struct Restore {
 impl Restore {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let client = self.remote.client()?;
-        let id = box_id(&client, &self.word)?;
+        let id = restorable_id(&client, &self.word)?;
         let request = StartRequest {
             restore: Some(id.clone()),
             goal: self.goal,

@@ -72,6 +72,11 @@ impl Secret {
 
 /// Set a secret to what comes on standard input, without the line break at its end
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox secret set NPM_TOKEN < token.txt
+  icebox secret set NPM_TOKEN --file token.txt
+  icebox secret set NPM_TOKEN             typed at the terminal")]
 struct Set {
     /// Its name, which is that of the variable: letters, digits and _
     name: String,

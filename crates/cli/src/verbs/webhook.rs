@@ -83,6 +83,11 @@ impl Webhook {
 ///
 /// The server makes a secret and shows it this once, unless --secret-file has one.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox webhook add https://hooks.example/icebox
+  icebox webhook add https://hooks.example/icebox --kind frozen --kind terminated
+  icebox webhook add http://127.0.0.1:8080/ --box web --secret-file secret.txt")]
 struct Add {
     /// Where to: http:// or https://
     #[arg(value_name = "URL")]
@@ -151,6 +156,13 @@ impl Ls {
 
 /// Change a webhook
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox webhook set wh_0123456789abcdef --kind frozen
+  icebox webhook set wh_0123456789abcdef --all-kinds --all-boxes
+  icebox webhook set wh_0123456789abcdef --to https://hooks.example/new
+  icebox webhook set wh_0123456789abcdef --new-secret
+  icebox webhook set wh_0123456789abcdef --disable")]
 struct Set {
     /// Its id
     id: String,

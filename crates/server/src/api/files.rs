@@ -13,7 +13,7 @@ use axum::response::IntoResponse as _;
 use futures_util::{Stream, StreamExt as _};
 use icebox_lifecycle::BoxId;
 use icebox_wire::rest::{FileResponse, FolderResponse, SyncResponse};
-use icebox_wire::tree::ARCHIVE_HEADER;
+use icebox_wire::tree::{ARCHIVE_HEADER, MODE_HEADER};
 
 use super::App;
 use super::input::Params;
@@ -61,10 +61,13 @@ impl Answers for Content {
         let about = "A file as it is, or a folder as a tar.gz.";
         [FILE, ARCHIVE]
             .map(|media| {
-                Answer::of(media).about(about).with(&[(
-                    ARCHIVE_HEADER,
-                    "Whether it is an archive of a folder: `true` or `false`.",
-                )])
+                Answer::of(media).about(about).with(&[
+                    (
+                        ARCHIVE_HEADER,
+                        "Whether it is an archive of a folder: `true` or `false`.",
+                    ),
+                    (MODE_HEADER, "A file's permissions, as octal digits."),
+                ])
             })
             .into()
     }
@@ -153,6 +156,9 @@ async fn send(app: &App, caller: &Caller, id: &str, path: &str) -> Result<Like<C
     let mut response = (headers, Bytes::from_stream(download.body)).into_response();
     if let Some(bytes) = bytes {
         response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    }
+    if let Some(mode) = download.mode {
+        response.headers_mut().insert(MODE_HEADER, mode);
     }
     Ok(Like::new(response))
 }

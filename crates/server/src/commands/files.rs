@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyDataStream, BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
 use icebox_lifecycle::BoxId;
-use icebox_wire::tree::{ARCHIVE_HEADER, Code, ErrorBody, FILE_PATH, MERGE_PATH, Merged};
+use icebox_wire::tree::{
+    ARCHIVE_HEADER, Code, ErrorBody, FILE_PATH, MERGE_PATH, MODE_HEADER, Merged,
+};
 use serde::Serialize;
 
 use super::trouble::{Kind, Trouble};
@@ -48,7 +50,9 @@ pub struct Download {
     pub archive: bool,
     /// How many bytes come, where that is known.
     pub bytes: Option<u64>,
-    /// Them.
+    /// A file's permissions, as octal digits; a daemon of an older version does not tell.
+    pub mode: Option<HeaderValue>,
+    /// The bytes.
     pub body: Content,
 }
 
@@ -147,6 +151,7 @@ impl Commands {
         Ok(Download {
             archive,
             bytes,
+            mode: response.headers().get(MODE_HEADER).cloned(),
             body: Content {
                 body: response.into_body().into_data_stream(),
                 _call: call,

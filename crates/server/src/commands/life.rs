@@ -185,10 +185,7 @@ pub(super) fn frozen_or_why_not(
         }
         State::Frozen(_) => ControlFlow::Break(Ok(Arc::clone(view))),
         State::Thawing { .. } | State::Releasing { wake: true, .. } => {
-            ControlFlow::Break(Err(Trouble::new(
-                Kind::InUse,
-                format!("box {id} was used while it was being frozen, so it runs on"),
-            )))
+            ControlFlow::Break(Err(used_meanwhile(id)))
         }
         State::Releasing { wake: false, .. } => ControlFlow::Continue(()),
         State::Ready => ControlFlow::Break(match &view.sandbox.freeze_failure {
@@ -201,14 +198,20 @@ pub(super) fn frozen_or_why_not(
             )
             .with("reason", &*failure.reason)),
             None if view.sandbox.after_phones.is_some() => return ControlFlow::Continue(()),
-            None => Err(Trouble::new(
-                Kind::InUse,
-                format!("box {id} was used while it was being frozen, so it runs on"),
-            )),
+            None => Err(used_meanwhile(id)),
         }),
         State::Stopping { .. } | State::Terminated { .. } | State::Interrupted { .. } => {
             let ended = Trouble::of_ended(view, now);
             ControlFlow::Break(ended.map_or_else(|| Ok(Arc::clone(view)), Err))
         }
     }
+}
+
+fn used_meanwhile(id: BoxId) -> Trouble {
+    Trouble::new(
+        Kind::InUse,
+        format!(
+            "box {id} was used while it was being frozen, so it runs on; freeze it again once nobody uses it"
+        ),
+    )
 }

@@ -4,7 +4,6 @@
 mod counter;
 mod folder;
 mod host;
-mod interrupt;
 mod run;
 mod server;
 mod tools;
@@ -16,11 +15,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 use crate::printer::{self, BOLD, note, styled};
 use crate::stopwatch::ms;
 use crate::text::bytes;
 use folder::Folder;
-use interrupt::Interrupt;
 use run::Run;
 
 /// Where the demo keeps everything when nothing else is said.

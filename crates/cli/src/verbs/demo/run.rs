@@ -9,11 +9,11 @@ use icebox_wire::rest::{BoxView, HostView, StartRequest, Status, Tier};
 
 use super::counter::{self, Count};
 use super::folder::Folder;
-use super::interrupt::Interrupt;
 use super::server::{self, Server};
 use super::tools::{CALL_LIMIT, PAUSE, must, tell, wrong};
 use super::{Measured, host};
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 use crate::printer::{BOLD, note, styled};
 use crate::stopwatch::{Stopwatch, ms};
 use crate::text::{bytes, printable};

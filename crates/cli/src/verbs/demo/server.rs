@@ -11,9 +11,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 
 use super::folder::{Folder, is_server};
-use super::interrupt::Interrupt;
 use crate::client::Client;
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 use crate::settings::{self, KEY_FILE, read_key};
 use crate::stopwatch::Stopwatch;
 use crate::trust::Trust;

@@ -37,7 +37,7 @@ fn words(word: &str, exec_id: &str, json: bool) -> String {
             .to_string();
     }
     format!(
-        "icebox: the command runs on in the box; its output: icebox logs --follow {word} {exec_id}; what runs there: \
-         icebox ps {word}"
+        "icebox: the command runs on in the box; its output: icebox logs --follow {word} {exec_id}; to end it: \
+         icebox kill {word} {exec_id}"
     )
 }

@@ -13,6 +13,10 @@ use crate::words::Now;
 
 /// List accounts: what they have left, what they use and when that is used up; or the keys of one
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox key ls                           accounts
+  icebox key ls team                      the keys of one")]
 pub(super) struct Ls {
     /// List the keys of this account: their ids, and how many browsers are signed in with each
     #[arg(value_name = "ACCOUNT")]
@@ -25,6 +29,11 @@ pub(super) struct Ls {
 ///
 /// The server keeps no more than the key's hash, so that it cannot be shown again.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox key new team                     unlimited
+  icebox key new team --credits 100
+  key=$(icebox key new team)              the key alone is on standard output")]
 pub(super) struct New {
     /// Its name: 1 to 60 lowercase letters, digits, `-` and `_`
     #[arg(value_name = "ACCOUNT")]
@@ -38,6 +47,9 @@ pub(super) struct New {
 
 /// Make another key for an account, and print it
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox key add team")]
 pub(super) struct Add {
     /// Its name
     #[arg(value_name = "ACCOUNT")]

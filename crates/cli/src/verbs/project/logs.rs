@@ -32,6 +32,13 @@ const PAGE: usize = 1_000;
 ///
 /// With --json each row is a line of JSON.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox project logs shop                                   the last hour
+  icebox project logs shop timeout --since 2d
+  icebox project logs shop --errors
+  icebox project logs shop --follow
+  icebox project logs shop '{ $.level = \"error\" && $.url = \"*/cart\" }'")]
 pub(super) struct Logs {
     /// The project's name or id
     project: String,

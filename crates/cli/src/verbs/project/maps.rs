@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use icebox_wire::rest::SourceMapsResponse;
+use ureq::http::Method;
 
 use super::path;
 use crate::client::WORK_LIMIT;
@@ -28,6 +29,10 @@ const DEPTH: usize = 20;
 /// is resolved once, when it arrives: send the maps before the release is used. What the sources say is not kept, only
 /// what comes from where.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  icebox project maps shop dist --release 1.2
+  icebox project maps shop dist/assets --release 1.2 --at /assets")]
 pub(super) struct Maps {
     /// The project's name or id
     project: String,
@@ -65,7 +70,8 @@ impl Maps {
                 upload.add(&self.served(&file.below), &file.path)?;
                 count += 1;
             }
-            let answer = client.upload(&path, &kind, &upload.end(), WORK_LIMIT)?;
+            let answer =
+                client.upload(Method::POST, &path, &kind, &upload.end()[..], WORK_LIMIT)?;
             if self.remote.json {
                 printer::line(&answer.text)?;
             } else {

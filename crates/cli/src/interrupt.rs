@@ -1,4 +1,5 @@
-//! Ctrl-C during a demo: the first one ends it in good order, a second one at once. Owns the signal handlers.
+//! Ctrl-C during work that leaves something behind when it is cut off: the first one ends it in good order, a second one at
+//! once. Owns the signal handlers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +13,12 @@ use crate::error::CliError;
 const EXIT_CODE: i32 = 130;
 
 /// Whether somebody wants it to end.
-pub(super) struct Interrupt(Arc<AtomicBool>);
+#[derive(Clone)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// From now on such signals are noted.
-    pub(super) fn watch() -> Result<Self, CliError> {
+    pub(crate) fn watch() -> Result<Self, CliError> {
         let wanted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let ends = flag::register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&wanted));
@@ -27,12 +29,12 @@ impl Interrupt {
     }
 
     /// For the cleaning up, which is not interrupted again.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self(Arc::default())
     }
 
     /// Errors once it is to end.
-    pub(super) fn check(&self) -> Result<(), CliError> {
+    pub(crate) fn check(&self) -> Result<(), CliError> {
         if self.0.load(Ordering::Relaxed) {
             return Err(CliError::Interrupted);
         }
