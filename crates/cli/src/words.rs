@@ -43,6 +43,15 @@ impl Now {
         }
     }
 
+    /// The same behind `until`: `15:40`, `2026-03-09 at 15:40`.
+    pub(crate) fn until(&self, at: Timestamp) -> String {
+        let moment = self.moment(at);
+        moment
+            .strip_prefix("on ")
+            .map(str::to_owned)
+            .unwrap_or(moment)
+    }
+
     /// How far off a moment is: `in 12 min`, `12 min ago`.
     fn distance(&self, at: Timestamp) -> String {
         let seconds = self.seconds_until(at);
@@ -236,7 +245,12 @@ fn frozen(view: &BoxView) -> String {
         Some(_) => ", without a copy on disk",
         None => "",
     };
-    format!("{what}{place}{kept}{lacks}: {next}")
+    // Nothing wakes without them (rule 5.3).
+    let first = match view.status_reason.as_deref() {
+        Some(reason) if reason.ends_with("out of credits") => "once there are credits, ",
+        _ => "",
+    };
+    format!("{what}{place}{kept}{lacks}: {first}{next}")
 }
 
 /// That a box waits for room, and its place.
@@ -298,7 +312,7 @@ fn freezing(view: &BoxView, now: &Now) -> Option<String> {
 /// When the rules stop it for good, or until when it can be brought back.
 fn stopping(view: &BoxView, now: &Now) -> Option<String> {
     if let Some(until) = view.restorable_until {
-        return Some(format!("can be restored until {}", now.moment(until)));
+        return Some(format!("can be restored until {}", now.until(until)));
     }
     let at = view.stops_at.filter(|_| view.status.is_live())?;
     if now.seconds_until(at) <= 0 {
@@ -589,6 +603,14 @@ mod tests {
                 },
                 "frozen (too cold) in RAM, memory and all: the next call wakes it",
             ),
+            (
+                BoxView {
+                    status_reason: Some("frozen because the account is out of credits".to_owned()),
+                    ..frozen_box(Some(Tier::Disk), memory)
+                },
+                "frozen because the account is out of credits, on disk, memory and all: once there are credits, the next \
+                 call wakes it",
+            ),
             (frozen_box(None, None), "frozen: the next call wakes it"),
         ];
         for (view, expected) in table {
@@ -653,6 +675,14 @@ mod tests {
         assert_eq!(
             about(&restorable, &now()),
             "stopped; can be restored until tomorrow at 15:00"
+        );
+        let later = BoxView {
+            restorable_until: Some(at(5 * 24 * 60)),
+            ..restorable
+        };
+        assert_eq!(
+            about(&later, &now()),
+            "stopped; can be restored until 2026-03-09 at 15:00"
         );
     }
 

@@ -44,7 +44,7 @@ impl Dashboard {
             return Ok(ExitCode::SUCCESS);
         }
         let link: SignInLink = answer.read()?;
-        let until = Now::here().at(link.expires_at);
+        let until = Now::here().until(link.expires_at);
         printer::note(&format!(
             "icebox: this link signs one browser in, and is good until {until}"
         ));
@@ -65,7 +65,7 @@ pub(super) fn greet(data: &Path) {
     match made {
         Ok(link) => printer::note(&format!(
             "\nThe dashboard, signed in (once, until {}):\n  {}\n",
-            Now::here().at(link.expires_at),
+            Now::here().until(link.expires_at),
             link.url
         )),
         Err(error) => printer::note(&format!(
