@@ -9,7 +9,7 @@ use std::time::Duration;
 use icebox_lifecycle::state::{End, State};
 use icebox_lifecycle::time::HOUR;
 use icebox_lifecycle::{BoxId, Ms};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::Commands;
 use super::trouble::{Kind, Trouble};
@@ -24,6 +24,9 @@ const KEPT_MS: Ms = 24 * HOUR;
 const KEY_LEN: usize = 255;
 /// How long one asker waits for the answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
+
+/// How many may wait for others with their key, all together.
+const MOST_WAITING: usize = 1_000;
 
 /// A key, and what is asked under it.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ impl Commands {
         key: OnceKey,
         describe: impl FnOnce() -> Result<NewBox, Trouble> + Send,
     ) -> Result<Arc<View>, Trouble> {
-        let _turn = self.0.turns.take(key.account, &key.key).await;
+        let _turn = self.0.turns.take(key.account, &key.key).await?;
         let id = self.claimed(&key).await?;
         let found = || self.0.engine.views().get(id);
         let started = match found() {
@@ -128,25 +131,50 @@ fn failed_to_start(view: &View) -> bool {
 }
 
 /// Which keys are being worked on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Turns {
     taken: Mutex<HashSet<(AccountId, Arc<str>)>>,
     over: Notify,
+    /// Free places for those who wait. A client that asks again and again gives up before the server does.
+    places: Semaphore,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            taken: Mutex::default(),
+            over: Notify::default(),
+            places: Semaphore::new(MOST_WAITING),
+        }
+    }
 }
 
 impl Turns {
-    async fn take(self: &Arc<Self>, account: AccountId, key: &Arc<str>) -> Turn {
+    /// Waits until nobody else works on the key.
+    ///
+    /// # Errors
+    ///
+    /// Too many wait already.
+    async fn take(self: &Arc<Self>, account: AccountId, key: &Arc<str>) -> Result<Turn, Trouble> {
         let key = (account, Arc::clone(key));
+        let _place = self.places.try_acquire().map_err(|_| {
+            Trouble::new(
+                Kind::Busy,
+                format!(
+                    "{MOST_WAITING} requests wait for others with their Idempotency-Key already; ask again later"
+                ),
+            )
+        })?;
         loop {
             let over = self.over.notified();
             tokio::pin!(over);
             // Before looking, so that no end in between is missed.
             over.as_mut().enable();
             if self.lock().insert(key.clone()) {
-                return Turn {
+                return Ok(Turn {
                     turns: Arc::clone(self),
                     key,
-                };
+                });
             }
             over.await;
         }
@@ -167,5 +195,33 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.turns.lock().remove(&self.key);
         self.turns.over.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_so_many_wait_and_their_places_come_back() {
+        let turns = Arc::new(Turns::default());
+        let account = AccountId(1);
+        let key: Arc<str> = "a".into();
+        let first = turns.take(account, &key).await;
+        let mut waiting: Vec<_> = (0..MOST_WAITING)
+            .map(|_| Box::pin(turns.take(account, &key)))
+            .collect();
+        let mut now = Context::from_waker(Waker::noop());
+        for one in &mut waiting {
+            assert!(one.as_mut().poll(&mut now).is_pending());
+        }
+        let other: Arc<str> = "b".into();
+        let refused = turns.take(account, &other).await;
+        assert!(refused.is_err_and(|trouble| trouble.text.contains("ask again later")));
+        waiting.clear();
+        assert!(turns.take(account, &other).await.is_ok());
+        drop(first);
     }
 }
