@@ -268,7 +268,7 @@ pub(super) fn destroy(host: &Host, id: BoxId, keep_files: bool) -> Result<(), Tr
 
 fn remove_box_folder(dir: &Path) -> Result<(), Trouble> {
     // The record goes last: while it is there, a restarted server finds the rest.
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+    for entry in fsutil::entries(dir).when("list the box's files")? {
         if entry.file_name() != "box.json" {
             let path = entry.path();
             let removed = if path.is_dir() {

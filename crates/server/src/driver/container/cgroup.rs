@@ -89,18 +89,18 @@ impl Hierarchies {
     }
 
     /// The ids of all boxes that have a v2 cgroup.
-    pub(super) fn boxes(&self) -> Vec<BoxId> {
-        let Ok(entries) = fs::read_dir(self.unified.join(TOP)) else {
-            return Vec::new();
-        };
-        entries
-            .flatten()
-            .filter_map(|entry| BoxId::parse(entry.file_name().to_str()?))
-            .collect()
+    pub(super) fn boxes(&self) -> io::Result<Vec<BoxId>> {
+        let entries = fsutil::entries(&self.unified.join(TOP))?;
+        let ids = entries
+            .iter()
+            .filter_map(|entry| BoxId::parse(entry.file_name().to_str()?));
+        Ok(ids.collect())
     }
 
     /// Removes what the boxes' groups stand in, where there are none any more.
     pub(super) fn leave(&self) -> io::Result<()> {
+        // Another server may be making what this removes.
+        let _alone = fsutil::lock(&self.unified)?;
         let v1 = self.v1.iter().map(|(_, root)| root);
         for root in v1.chain(&self.others).chain([&self.unified]) {
             match fs::remove_dir(root.join(TOP)) {
@@ -133,6 +133,8 @@ pub(super) struct Cgroup {
 impl Cgroup {
     /// Makes the groups and sets their limits; groups that exist are kept and get the limits anew.
     pub(super) fn create(&self, size: Size) -> io::Result<()> {
+        let root = self.unified.ancestors().nth(2);
+        let _alone = fsutil::lock(root.unwrap_or(&self.unified))?;
         if self.v1.is_empty() {
             self.enable_v2_controllers()?;
         }
@@ -227,7 +229,7 @@ impl Cgroup {
 
     /// Ends every process and waits until they are gone. A frozen group is killed as it stands.
     pub(super) fn kill(&self) -> io::Result<()> {
-        if !self.unified.exists() {
+        if !self.unified.try_exists()? {
             return Ok(());
         }
         if self.is_populated()? {

@@ -203,6 +203,6 @@ impl Manifest {
 }
 
 /// Whether a copy is complete enough to be counted on; reading it may still find damage.
-pub(super) fn is_complete(dir: &Path) -> bool {
-    dir.join(MANIFEST).is_file()
+pub(super) fn is_complete(dir: &Path) -> io::Result<bool> {
+    fsutil::is_file(&dir.join(MANIFEST))
 }

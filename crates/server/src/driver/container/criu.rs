@@ -190,7 +190,7 @@ impl Running {
         let pid_file = paths.criu_pid();
         fs::write(
             &pid_file,
-            format!("{} {}\n", child.id(), start_time(child.id()).unwrap_or(0)),
+            format!("{} {}\n", child.id(), start_time(child.id())?.unwrap_or(0)),
         )?;
         Ok(Self {
             child,
@@ -217,19 +217,17 @@ impl Running {
 
 /// Waits, bounded, for a CRIU that an earlier server started on this box; none is fine. Blocks.
 pub(super) fn wait_for_leftover(paths: &BoxPaths) -> io::Result<()> {
-    let Ok(text) = fs::read_to_string(paths.criu_pid()) else {
+    let Some(text) = fsutil::read_unless_gone(&paths.criu_pid())? else {
         return Ok(());
     };
     let mut words = text.split_whitespace();
     let pid = words.next().and_then(|w| w.parse::<u32>().ok());
     let started = words.next().and_then(|w| w.parse::<u64>().ok());
-    if let Some(pid) = pid.filter(|pid| start_time(*pid) == started && started.is_some()) {
-        let raw = i32::try_from(pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        let pidfd =
-            raw.map(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()));
-        if let Some(Ok(pidfd)) = pidfd {
+    if let Some(pid) = pid
+        && started.is_some()
+        && start_time(pid)? == started
+    {
+        if let Some(pidfd) = fsutil::open_pidfd(pid)? {
             tracing::info!(pid, "waiting for the CRIU that an earlier server started");
             if !wait_readable(&pidfd, LIMIT)? {
                 rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
@@ -288,9 +286,10 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 }
 
 /// When a process started, in clock ticks since boot: tells it from a later one with the same pid.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+/// `None` when it has ended.
+fn start_time(pid: u32) -> io::Result<Option<u64>> {
+    let stat = fsutil::read_unless_gone(Path::new(&format!("/proc/{pid}/stat")))?;
     // The name, in parentheses, may itself hold spaces and parentheses.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let rest = stat.as_deref().and_then(|stat| stat.rsplit_once(')'));
+    Ok(rest.and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok()))
 }

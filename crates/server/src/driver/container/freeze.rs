@@ -29,7 +29,7 @@ pub(super) fn freeze(host: &Host, id: BoxId, mode: FreezeMode) -> Result<(), Tro
     let cgroup = host.hierarchies.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
     if let FreezeMode::Copy(copy) = mode
-        && copy::is_complete(&paths.copy(copy))
+        && copy::is_complete(&paths.copy(copy)).when("look for the copy")?
     {
         // An earlier try came this far. The box has stood still since, or it would not be asked again.
         return Ok(());
@@ -77,10 +77,7 @@ fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
 /// a crash came between the release and their removal.
 fn remove_other_copies(paths: &BoxPaths, copy: CopyId) -> Result<(), Trouble> {
     let (named, tmp) = (paths.copy(copy), paths.copy_tmp(copy));
-    for entry in fs::read_dir(paths.copies())
-        .when("list the box's copies")?
-        .flatten()
-    {
+    for entry in fsutil::entries(&paths.copies()).when("list the box's copies")? {
         let path = entry.path();
         if path != named && path != tmp {
             fsutil::remove_tree(&path).when("remove a copy that is out of date")?;
@@ -181,7 +178,7 @@ fn disk_full(detail: &str) -> Trouble {
 /// Ends the processes of a box whose copy is recorded, and everything else of it that lives.
 pub(super) fn evict(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
-    if !copy::is_complete(&paths.copy(copy)) {
+    if !copy::is_complete(&paths.copy(copy)).when("look for the copy")? {
         return Err(Trouble::Refused(format!(
             "copy {} of box {id} is not complete: its processes are kept",
             copy.0
@@ -202,7 +199,7 @@ pub(super) fn drop_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trou
     let paths = host.paths.of(id);
     // The name goes first and at once: what is left of a half-removed copy must not look complete.
     let (named, tmp) = (paths.copy(copy), paths.copy_tmp(copy));
-    if named.exists() {
+    if named.try_exists().when("look for the copy")? {
         fsutil::remove_tree(&tmp).when("remove an unfinished copy")?;
         fs::rename(&named, &tmp).when("take the copy's name away")?;
     }

@@ -1,11 +1,14 @@
 //! Small file work that has to survive a power cut: atomic writes, fsync of folders, whole-tree removal.
 //! Every fsync goes through here and is told to the step trace, so that tests can assert their order.
 
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::steps;
 
@@ -51,6 +54,18 @@ pub(super) fn rename_durably(from: &Path, to: &Path) -> io::Result<()> {
     sync_dir(parent(to))
 }
 
+/// Locks a file or a folder for whoever else does so, of whichever server on this machine, until it is dropped. Blocks.
+pub(super) fn lock(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    loop {
+        match flock(&file, FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Removes a tree; nothing there is fine.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
@@ -64,6 +79,26 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What is in a folder; nothing when it is not there.
+pub(super) fn entries(dir: &Path) -> io::Result<Vec<DirEntry>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.collect(),
+    }
+}
+
+/// Whether there is a file of that name. As everywhere here, what cannot be looked at is an error: who takes it for not there
+/// gives up a good copy.
+pub(super) fn is_file(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(found.is_file()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 
@@ -85,6 +120,19 @@ fn is_gone(error: &io::Error) -> bool {
     error
         .raw_os_error()
         .is_some_and(|code| gone.contains(&code))
+}
+
+/// A handle on a process; `None` when it has ended.
+pub(super) fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let opened =
+        pid.map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()));
+    match opened.transpose() {
+        Err(rustix::io::Errno::SRCH) => Ok(None),
+        opened => Ok(opened?),
+    }
 }
 
 /// Bytes that an unprivileged writer could still store on the filesystem that holds `path`.
@@ -111,5 +159,15 @@ mod tests {
         assert_eq!(read.as_deref(), Some("a\u{fffd}b\n"));
         // It cannot be looked at, and so nobody knows.
         assert!(read_unless_gone(dir.path()).is_err());
+        let endless = dir.path().join("endless");
+        std::os::unix::fs::symlink(&endless, &endless).expect("a link to itself");
+        assert!(is_file(&endless).is_err());
+        assert!(entries(&endless).is_err());
+        assert!(is_file(&file).expect("it is there"));
+        for absent in [dir.path().join("none"), file.join("below a file")] {
+            assert!(!is_file(&absent).expect("it is not there"));
+        }
+        assert!(entries(&dir.path().join("none")).expect("none").is_empty());
+        assert_eq!(entries(dir.path()).expect("two").len(), 2);
     }
 }

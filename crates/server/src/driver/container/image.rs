@@ -96,7 +96,7 @@ impl Images {
         let name = format!("host-{}", fingerprint());
         let dir = self.dir(&name);
         let _one_at_a_time = self.lock()?;
-        if dir.exists() {
+        if dir.try_exists()? {
             return Ok(name);
         }
         let tmp = self.dir("unfinished");
@@ -114,7 +114,7 @@ impl Images {
         let content = fs::read(boxd)?;
         let sum = format!("{:032x}", xxh3_128(&content));
         let kept = self.boxd(&sum);
-        if !kept.exists() {
+        if !kept.try_exists()? {
             let dir = self.paths.boxd().join(&sum);
             fs::create_dir_all(&dir)?;
             fsutil::write_atomic(&kept, &content)?;

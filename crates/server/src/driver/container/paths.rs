@@ -13,6 +13,7 @@
 //! <data>/run/<id>/                         mount points, bundle, logs: only while it has processes
 //! ```
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use icebox_lifecycle::{BoxId, CopyId, SnapshotId};
@@ -173,8 +174,8 @@ impl BoxPaths {
     }
 
     /// Whether what runs of the box is the rest of a restore that did not come to its end.
-    pub(super) fn is_half_restored(&self) -> bool {
-        self.restoring().exists() && !self.restored().exists()
+    pub(super) fn is_half_restored(&self) -> io::Result<bool> {
+        Ok(self.restoring().try_exists()? && !self.restored().try_exists()?)
     }
 
     /// The script that CRIU runs just before it lets restored processes go.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -130,34 +129,36 @@ pub(super) fn list(host: &Host) -> Result<Vec<(BoxId, Seen)>, Trouble> {
         .into_iter()
         .map(|(id, _)| id)
         .collect();
-    ids.extend(
-        host.hierarchies
-            .boxes()
-            .into_iter()
-            .filter(|id| is_ours(host, *id)),
-    );
+    for id in host.hierarchies.boxes().when("list the boxes' cgroups")? {
+        if is_ours(host, id).when("look at the box's folder")? {
+            ids.push(id);
+        }
+    }
     ids.sort_unstable();
     ids.dedup();
     // A server asks for the list once, when it starts: the time to tidy up after older versions.
     boot::sweep_boxds(host)?;
-    ids.into_iter()
-        .map(|id| Ok((id, look(host, id)?)))
-        .collect()
+    let looked = ids.into_iter().map(|id| match look(host, id) {
+        Ok(seen) => Ok((id, seen)),
+        Err(trouble) => Err(Trouble::Failed(format!("box {id}: {trouble}"))),
+    });
+    looked.collect()
 }
 
 /// Whether a box's processes belong to this data folder: several servers may share a machine.
-fn is_ours(host: &Host, id: BoxId) -> bool {
-    host.paths.of(id).run.exists()
+fn is_ours(host: &Host, id: BoxId) -> io::Result<bool> {
+    host.paths.of(id).run.try_exists()
 }
 
 fn look(host: &Host, id: BoxId) -> Result<Seen, Trouble> {
     let paths = host.paths.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
     let cgroup = host.hierarchies.of(id);
-    let copy = newest_copy(&paths);
+    let copy = newest_copy(&paths).when("look for the box's copies")?;
     // Half a restore is not the box.
     let first = first_process(&cgroup).when("look at the box's processes")?;
-    let processes = match first.filter(|_| !paths.is_half_restored()) {
+    let half = paths.is_half_restored().when("look at the box's folder")?;
+    let processes = match first.filter(|_| !half) {
         None => return Ok(seen(Processes::Absent, copy, ENDED)),
         Some(_) if cgroup.is_frozen().when("look at the box's cgroup")? => Processes::Stopped,
         Some(_) => Processes::Running,
@@ -168,18 +169,23 @@ fn look(host: &Host, id: BoxId) -> Result<Seen, Trouble> {
     Ok(seen(processes, copy, ""))
 }
 
-fn newest_copy(paths: &BoxPaths) -> Option<CopyId> {
-    let entries = fs::read_dir(paths.copies()).ok()?;
-    let numbers = entries.flatten().filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
-        copy::is_complete(&entry.path()).then_some(CopyId(number))
-    });
-    numbers.max()
+fn newest_copy(paths: &BoxPaths) -> io::Result<Option<CopyId>> {
+    let mut newest = None;
+    for entry in fsutil::entries(&paths.copies())? {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        if let Some(number) = number
+            && copy::is_complete(&entry.path())?
+        {
+            newest = newest.max(Some(CopyId(number)));
+        }
+    }
+    Ok(newest)
 }
 
 /// Resolves when the box's first process ends.
 pub(super) async fn exited(host: &Host, id: BoxId) -> Result<String, DriverError> {
-    let Some(pidfd) = host.first_process(id)?.map(open_pidfd) else {
+    let Some(pidfd) = host.first_process(id)?.map(fsutil::open_pidfd) else {
         return Ok(ENDED.to_owned());
     };
     let Some(pidfd) = pidfd.when("watch the box")? else {
@@ -192,19 +198,6 @@ pub(super) async fn exited(host: &Host, id: BoxId) -> Result<String, DriverError
     // A pidfd becomes readable when its process has ended.
     drop(watched.readable().await.when("watch the box")?);
     Ok(ENDED.to_owned())
-}
-
-/// `None` when the process has ended.
-fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
-    let pid = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let opened =
-        pid.map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()));
-    match opened.transpose() {
-        Err(rustix::io::Errno::SRCH) => Ok(None),
-        opened => Ok(opened?),
-    }
 }
 
 #[cfg(test)]

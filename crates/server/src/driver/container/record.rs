@@ -73,8 +73,8 @@ impl Record {
 /// Every box that has a folder, with its record if that can be read.
 pub(super) fn all(paths: &Paths) -> io::Result<Vec<(BoxId, Option<Record>)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(paths.boxes())?.flatten() {
-        if let Some(id) = entry.file_name().to_str().and_then(BoxId::parse) {
+    for entry in fs::read_dir(paths.boxes())? {
+        if let Some(id) = entry?.file_name().to_str().and_then(BoxId::parse) {
             let record = Record::load(&paths.of(id)).unwrap_or(None);
             found.push((id, record));
         }

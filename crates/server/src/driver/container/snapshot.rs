@@ -56,7 +56,7 @@ pub(super) fn save(
     }
     let memory = copy.map(|copy| paths.copy(copy));
     if let Some(memory) = &memory
-        && !copy::is_complete(memory)
+        && !copy::is_complete(memory).when("look for the copy")?
     {
         return Err(Trouble::Gone(format!("box {id} has no such copy")));
     }
@@ -96,7 +96,7 @@ pub(super) fn drop_snapshot(host: &Host, snapshot: SnapshotId) -> Result<(), Tro
     let _unused = lock.write().unwrap_or_else(PoisonError::into_inner);
     let places = host.paths.snapshot(snapshot);
     // The name goes first and at once: what is left of a half-removed snapshot must not look complete.
-    if places.dir.exists() {
+    if places.dir.try_exists().when("look for the snapshot")? {
         fsutil::remove_tree(&places.tmp).when("remove an unfinished snapshot")?;
         fsutil::rename_durably(&places.dir, &places.tmp).when("take the snapshot's name away")?;
     }

@@ -20,10 +20,11 @@ pub(super) fn thaw(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> 
     let cgroup = host.hierarchies.of(id);
     criu::wait_for_leftover(&paths).when("wait for CRIU")?;
     let dir = paths.copy(copy);
-    if !dir.exists() {
+    if !dir.try_exists().when("look for the copy")? {
         return Err(Trouble::Gone(format!("box {id} has no copy {}", copy.0)));
     }
-    if !paths.is_half_restored() && host.first_process(id)?.is_some() {
+    let half = paths.is_half_restored().when("look at the box's folder")?;
+    if !half && host.first_process(id)?.is_some() {
         // Standing: there is nothing to do. Running: the copy is older than the box and must not meet it.
         return match cgroup.is_frozen().when("look at the box's cgroup")? {
             true => Ok(()),

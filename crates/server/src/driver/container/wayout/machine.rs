@@ -11,10 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-
-use super::super::{Trouble, While};
+use super::super::{Trouble, While, fsutil};
 use super::{rules, tools};
 use crate::driver::egress::{NEVER, Range};
 
@@ -140,18 +137,14 @@ fn addresses_of(link: u32) -> (Ipv4Addr, Ipv4Addr) {
 
 /// Holds off everybody else on this network, of whichever server, until it is dropped. What is done meanwhile is soon over.
 fn lock() -> io::Result<File> {
-    let network = File::open("/proc/thread-self/ns/net")?;
-    loop {
-        match flock(&network, FlockOperation::LockExclusive) {
-            Ok(()) => return Ok(network),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    fsutil::lock(Path::new("/proc/thread-self/ns/net"))
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
