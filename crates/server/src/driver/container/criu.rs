@@ -226,13 +226,12 @@ pub(super) fn wait_for_leftover(paths: &BoxPaths) -> io::Result<()> {
     if let Some(pid) = pid
         && started.is_some()
         && start_time(pid)? == started
+        && let Some(pidfd) = fsutil::open_pidfd(pid)?
     {
-        if let Some(pidfd) = fsutil::open_pidfd(pid)? {
-            tracing::info!(pid, "waiting for the CRIU that an earlier server started");
-            if !wait_readable(&pidfd, LIMIT)? {
-                rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
-                wait_readable(&pidfd, Duration::from_secs(10))?;
-            }
+        tracing::info!(pid, "waiting for the CRIU that an earlier server started");
+        if !wait_readable(&pidfd, LIMIT)? {
+            rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
+            wait_readable(&pidfd, Duration::from_secs(10))?;
         }
     }
     fsutil::remove_file(&paths.criu_pid())

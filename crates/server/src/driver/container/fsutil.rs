@@ -90,15 +90,16 @@ pub(super) fn entries(dir: &Path) -> io::Result<Vec<DirEntry>> {
     }
 }
 
+/// What is said of a name that nothing has.
+const ABSENT: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+
 /// Whether there is a file of that name. As everywhere here, what cannot be looked at is an error: who takes it for not there
 /// gives up a good copy.
 pub(super) fn is_file(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(found) => Ok(found.is_file()),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
-            _ => Err(error),
-        },
+        Err(error) if ABSENT.contains(&error.kind()) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
