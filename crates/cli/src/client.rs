@@ -1,6 +1,6 @@
 //! HTTP to one server. Owns paths, headers, limits and turning answers into types or errors. Knows no verb.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use icebox_wire::rest::{
@@ -10,7 +10,7 @@ use icebox_wire::tree::{ARCHIVE_HEADER, MODE_HEADER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{Method, Request, Response};
-use ureq::{Agent, AsSendBody};
+use ureq::{Agent, AsSendBody, SendBody};
 
 use crate::error::CliError;
 use crate::settings::Server;
@@ -103,6 +103,23 @@ impl Stream {
     }
 }
 
+/// What is sent, and how reading it failed: that would otherwise look like a connection that broke.
+struct Source<R> {
+    inner: R,
+    failed: Option<io::Error>,
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(into).inspect_err(|error| {
+            // One that asks to be repeated is none.
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.failed = Some(io::Error::new(error.kind(), error.to_string()));
+            }
+        })
+    }
+}
+
 impl Client {
     /// A client for a server.
     pub(crate) fn new(server: Server) -> Self {
@@ -164,6 +181,27 @@ impl Client {
         })?;
         let sent = self.run(request, limit);
         self.answer(sent.map_err(|error| self.failure(error, limit))?)
+    }
+
+    /// The same, as it is read.
+    pub(crate) fn upload_from(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        source: impl Read,
+        limit: Duration,
+    ) -> Result<Answer, CliError> {
+        let mut source = Source {
+            inner: source,
+            failed: None,
+        };
+        let body = SendBody::from_reader(&mut source);
+        let answer = self.upload(method, path, content_type, body, limit);
+        match source.failed {
+            Some(error) => Err(CliError::io("read what is to be sent")(error)),
+            None => answer,
+        }
     }
 
     /// Fetches what a path of a box names, as it comes.
@@ -255,7 +293,7 @@ impl Client {
     }
 
     /// A connection that broke while an output was read.
-    pub(crate) fn lost(&self, error: std::io::Error) -> CliError {
+    pub(crate) fn lost(&self, error: io::Error) -> CliError {
         CliError::Lost {
             url: self.base.clone(),
             source: error,
@@ -394,8 +432,8 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-fn is_refused(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{
         AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut,
     };
     [

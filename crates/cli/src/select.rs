@@ -58,8 +58,10 @@ fn choose<'a>(boxes: &'a [BoxView], word: &str) -> Result<Option<&'a BoxView>, C
     } else {
         named
     };
-    let mut live = found.iter().filter(|view| view.status.is_live());
-    if let (Some(one), None) = (live.next(), live.next()) {
+    // Only those that are over lose: the files of an interrupted one are kept.
+    let over = |view: &&&BoxView| matches!(view.status, Status::Stopping | Status::Terminated);
+    let mut there = found.iter().filter(|view| !over(view));
+    if let (Some(one), None) = (there.next(), there.next()) {
         return Ok(Some(one));
     }
     match found.as_slice() {
@@ -162,12 +164,17 @@ mod tests {
         let gone = view("aa", Status::Terminated, false);
         let kept = view("bb", Status::Terminated, true);
         let live = view("cc", Status::Frozen, false);
+        let cut = view("dd", Status::Interrupted, false);
+        let ending = view("ee", Status::Stopping, false);
         let table = [
             (vec![gone.clone(), kept.clone(), live.clone()], Some("cc")),
             (vec![gone.clone(), kept.clone()], Some("aa")),
             // To stop it would delete its copy: that is not for a guess.
             (vec![kept, gone], None),
-            (vec![live.clone(), live], None),
+            (vec![live.clone(), live.clone()], None),
+            // Its files are kept, and it is listed: to stop either would be a guess.
+            (vec![live.clone(), cut], None),
+            (vec![ending, live], Some("cc")),
         ];
         for (boxes, expected) in table {
             let found = choose(&boxes, "web").ok().flatten();

@@ -10,6 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use self::terminal::Terminal;
+
+mod terminal;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_icebox");
 
 /// A server on a folder and port of its own, ended and removed with all its boxes when the test is over.
@@ -410,77 +414,6 @@ fn box_cli_files_go_in_and_come_out_as_they_were() {
     assert!(server.end(), "it ends well");
 }
 
-/// A terminal with a program in it.
-struct Terminal {
-    screen: fs::File,
-    slave: fs::File,
-    child: Child,
-}
-
-impl Terminal {
-    fn run(mut program: Command) -> Self {
-        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&master)
-            .and_then(|()| unlockpt(&master))
-            .expect("it is ours");
-        let name = ptsname(&master, Vec::new()).expect("its name");
-        let slave = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(name.to_str().expect("text"))
-            .expect("it opens");
-        let end = || Stdio::from(slave.try_clone().expect("another one"));
-        let child = program.stdin(end()).stdout(end()).stderr(end()).spawn();
-        Self {
-            screen: fs::File::from(master),
-            slave,
-            child: child.expect("it runs"),
-        }
-    }
-
-    fn type_in(&mut self, text: &str) {
-        self.screen.write_all(text.as_bytes()).expect("it is typed");
-    }
-
-    /// Reads on until the screen has shown this.
-    fn shows(&mut self, text: &str) {
-        let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
-        while !String::from_utf8_lossy(&shown).contains(text) {
-            let len = self.screen.read(&mut buffer).expect("more comes");
-            shown.extend_from_slice(&buffer[..len]);
-        }
-    }
-
-    fn is_raw(&self) -> bool {
-        let modes = rustix::termios::tcgetattr(&self.slave).expect("its modes");
-        !modes
-            .local_modes
-            .contains(rustix::termios::LocalModes::ICANON)
-    }
-
-    fn size(&self, cols: u16, rows: u16) {
-        let size = rustix::termios::Winsize {
-            ws_col: cols,
-            ws_row: rows,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        rustix::termios::tcsetwinsize(&self.slave, size).expect("it is resized");
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("it is there");
-    }
-
-    /// Waits for the program's end, which leaves the terminal as it was.
-    fn ends(mut self, code: i32) {
-        assert_eq!(self.child.wait().expect("it ends").code(), Some(code));
-        assert!(!self.is_raw(), "the terminal is as it was");
-    }
-}
-
 #[test]
 fn box_cli_a_shell_is_a_terminal_that_freezes_and_goes_on() {
     let mut server = Server::start();
@@ -507,6 +440,16 @@ fn box_cli_a_shell_is_a_terminal_that_freezes_and_goes_on() {
     shell.shows("at-42");
     shell.type_in("~.");
     shell.shows("the shell is ended");
+    shell.ends(0);
+
+    // One that sleeps with its box is not.
+    let mut shell = open();
+    shell.type_in("echo at-$((40 + 2))\r");
+    shell.shows("at-42");
+    server.prints(&["freeze", "web"]);
+    shell.shows("fell asleep");
+    shell.type_in("~.");
+    shell.shows("the shell stays in it");
     shell.ends(0);
 
     let mut shell = open();

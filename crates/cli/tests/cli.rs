@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
+use self::terminal::Terminal;
+
+mod terminal;
+
 const ID: &str = "abcd0123456789abcdef";
 
 /// The program, with nothing in its environment but what the test gives it.
@@ -1366,13 +1370,16 @@ fn a_file_that_breaks_off_on_its_way_out_leaves_what_was_there() {
         "{\"bytes\":3,\"files\":1,\"ok\":true}\n"
     );
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "new");
-    let mode = fs::metadata(&path).expect("it is there").permissions();
-    assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
-        0o750
-    );
     let left = fs::read_dir(dir.path()).expect("the folder").count();
     assert_eq!(left, 1, "nothing is left beside it");
+    // A new one has the box's permissions; one that was there keeps its own.
+    let fresh = dir.path().join("fresh");
+    run_at(&url, &["cp", &from, fresh.to_str().expect("text")]);
+    for (path, expected) in [(&path, 0o644), (&fresh, 0o750)] {
+        let mode = fs::metadata(path).expect("it is there").permissions();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
+        assert_eq!(mode, expected, "{}", path.display());
+    }
     let shown = run_at(&url, &["cp", &from, "-"]);
     assert_eq!(text(&shown.stdout), "new");
 }
@@ -1383,16 +1390,139 @@ fn links_that_lead_out_are_refused_before_anything_is_sent() {
     let folder = dir.path().join("app");
     fs::create_dir(&folder).expect("a folder");
     std::os::unix::fs::symlink("/etc/passwd", folder.join("out")).expect("a link");
-    let missing = (404, r#"{"error":"no","code":"not_found"}"#.to_owned());
-    let (url, _asked) = server(vec![missing]);
     let to = format!("{ID}:app");
-    let output = run_at(&url, &["cp", folder.to_str().expect("text"), &to]);
+    // There is no server: the box is not even asked.
+    let from = folder.to_str().expect("text");
+    let output = run_at("http://127.0.0.1:1", &["cp", from, &to]);
     let told = text(&output.stderr);
     assert!(
         told.contains("`out`") && told.contains("--skip-links"),
         "{told}"
     );
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_is_wrong_with_a_copy_is_seen_before_the_box_is_asked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    fs::write(&file, "x").expect("a file");
+    let (file, folder) = (file.to_str().expect("text"), dir.path().to_str());
+    let folder = folder.expect("text");
+    for (from, to, expected, code) in [
+        (file, "/etc/x", "relative to /work", 2),
+        (file, "../x", "must not contain `..`", 2),
+        ("-", "/etc/x", "relative to /work", 2),
+        (folder, "/tmp/x", "below /work only", 2),
+        (folder, "../x", "must be a folder below /work", 2),
+        ("/nothing/here", "x", "cannot copy /nothing/here", 1),
+        ("/", "x", "end it with `/.`", 2),
+    ] {
+        let to = format!("{ID}:{to}");
+        // There is no server.
+        let output = run_at("http://127.0.0.1:1", &["cp", from, &to]);
+        let told = text(&output.stderr);
+        assert!(told.contains(expected), "{from} {to}: {told}");
+        assert_eq!(output.status.code(), Some(code), "{from} {to}");
+    }
+}
+
+#[test]
+fn what_is_sent_is_called_as_it_was_named_and_need_be_no_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("notes-v2.txt"), "x").expect("a file");
+    std::os::unix::fs::symlink("notes-v2.txt", at("notes.txt")).expect("a link");
+    let written = r#"{"ok":true}"#;
+    for (command, expected) in [
+        ("$0 cp notes.txt $1:/tmp/", "%2Ftmp%2Fnotes.txt"),
+        ("echo x | $0 cp /dev/stdin $1:new/", "new%2Fstdin"),
+        ("$0 cp <(echo x) $1:new/ && true", "new%2F63"),
+    ] {
+        let (url, asked) = server(vec![ok(written)]);
+        let output = Command::new("bash")
+            .args(["-c", command, env!("CARGO_BIN_EXE_icebox"), ID])
+            .current_dir(dir.path())
+            .env("ICEBOX_URL", url)
+            .env("ICEBOX_API_KEY", "e2b_test")
+            .stdin(Stdio::null())
+            .output()
+            .expect("bash runs");
+        let line = asked.recv().expect("a request").line;
+        let path = format!("files?path={expected} ");
+        assert!(line.contains(&path), "{command}: {line}: {output:?}");
+    }
+}
+
+#[test]
+fn a_file_here_that_cannot_be_read_is_no_lost_connection() {
+    let (url, _asked) = server(vec![(0, String::new())]);
+    // It opens, and nothing can be read at its beginning.
+    let output = run_at(&url, &["cp", "/proc/self/mem", &format!("{ID}:/tmp/")]);
+    let told = text(&output.stderr);
+    assert!(told.contains("cannot read what is to be sent"), "{told}");
+    assert!(!told.contains("may have taken effect"), "{told}");
+}
+
+#[test]
+fn a_link_that_has_the_name_of_what_arrives_is_replaced_and_one_that_is_named_is_followed() {
+    for (named, followed) in [("", false), ("file", true)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (outside, here) = (dir.path().join("outside"), dir.path().join("here"));
+        fs::write(&outside, "mine").expect("a file");
+        fs::create_dir(&here).expect("a folder");
+        std::os::unix::fs::symlink(&outside, here.join("file")).expect("a link");
+        let (url, _asked) = server(vec![ok("new")]);
+        let to = here.join(named);
+        let from = format!("{ID}:app/file");
+        let output = run_at(&url, &["cp", &from, to.to_str().expect("text")]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let there = fs::read_to_string(&outside).expect("it is there");
+        assert_eq!(there, if followed { "new" } else { "mine" });
+        let link = here.join("file");
+        assert_eq!(fs::read_to_string(&link).expect("it is there"), "new");
+        assert_eq!(link.is_symlink(), followed);
+    }
+}
+
+#[test]
+fn a_shell_is_left_also_when_its_server_takes_nothing_any_more() {
+    for signal in [false, true] {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", socket.local_addr().expect("its address"));
+        let (end, ended) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            let (stream, _) = socket.accept().expect("a connection");
+            answer(stream, 200, &a_box(ID, "web", "ready", ""));
+            let (stream, _) = socket.accept().expect("a connection");
+            let mut shell = tokio_tungstenite::tungstenite::accept(stream).expect("a shell");
+            let prompt = tokio_tungstenite::tungstenite::Message::binary(&b"prompt"[..]);
+            shell.send(prompt).expect("it is sent");
+            // Open, and never read.
+            ended.recv()
+        });
+        let mut program = icebox(&["shell", ID]);
+        program.env("ICEBOX_URL", url);
+        let mut shell = Terminal::run(program);
+        shell.shows("prompt");
+        assert!(shell.is_raw());
+        // More than connections on this machine hold.
+        for _ in 0..3_000 {
+            shell.type_in(&"x".repeat(1023));
+            shell.type_in("\r");
+        }
+        shell.size(91, 17);
+        shell.signal(rustix::process::Signal::WINCH);
+        if signal {
+            shell.signal(rustix::process::Signal::TERM);
+            shell.ends(143);
+        } else {
+            shell.type_in("~.");
+            shell.shows("icebox: left");
+            shell.ends(0);
+        }
+        drop(end);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::remote::{escaped, is_id};
 use super::select;
-use crate::tree::{Arrived, LARGEST, save};
+use crate::tree::{Arrived, LARGEST, Staged, save};
 
 /// Paths in a result.
 const SHOWN: usize = 50;
@@ -74,8 +74,15 @@ pub(super) fn run(call: &Call) -> Result<Value, String> {
             "ok": true, "localPath": target, "bytes": body.bytes, "extracted": false, "files": 1,
         }));
     }
+    // The target itself may be a link: it was named.
+    let target = target.canonicalize().unwrap_or(target);
     let failed = |error: io::Error| format!("cannot unpack to {}: {error}", target.display());
-    let arrived = Arrived::unpack(&mut body, &target).map_err(failed)?;
+    let staged = if args.clean {
+        Staged::Beside
+    } else {
+        Staged::Inside
+    };
+    let arrived = Arrived::unpack(&mut body, &target, staged).map_err(failed)?;
     let left_out = arrived.left_out.len();
     let paths = select::walk(&arrived.top(), &[])?;
     let mut result = json!({

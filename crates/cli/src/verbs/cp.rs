@@ -28,11 +28,12 @@ const NAMED: usize = 3;
 /// /work only. `-` is standard input or output, for one file. A frozen box wakes first.
 ///
 /// Into a folder that exists, the source goes under its own name; otherwise DST is the copy. A source that ends with `/.`
-/// stands for what is in the folder, and a file goes into a DST that ends with `/`. Folders above are made. Files keep
-/// their permissions (but outside /work a new file in a box has 644); what is there already and not in the source stays.
+/// stands for what is in the folder, and a file goes into a DST that ends with `/`. Folders above are made. What is there
+/// already and not in the source stays. Files keep their permissions, but: outside /work a new file in a box has 644; here
+/// the umask holds, and a file that is replaced keeps those that it has.
 ///
-/// Nothing is left half done: a file or a folder that cannot be copied whole is not copied. Links are copied as links; one
-/// that leads out of the folder is refused. A local name with a colon is written ./a:b.
+/// Nothing is left half done: a file or a folder that cannot be copied whole is not copied. A link that is named is followed;
+/// those in a folder are copied as links, and one that leads out of it is refused. A local name with a colon is written ./a:b.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,9 @@
 //! `icebox shell`: an interactive terminal in a box, over the server's WebSocket. Owns what is said and done as the two ends
-//! of it talk; the local terminal is in `terminal`, the connection in `socket`, and the way out in `escape`.
+//! of it talk; the local terminal is in `terminal`, the connection in `socket`, what waits for it in
+//! `outbox`, and the way out in `escape`.
 
 mod escape;
+mod outbox;
 mod socket;
 mod terminal;
 
@@ -9,14 +11,13 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
 use icebox_wire::rest::Status;
 use serde::Deserialize;
-use serde_json::json;
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use self::escape::{Escape, Typed};
-use self::socket::Socket;
+use self::outbox::Outbox;
 use self::terminal::{News, Raw};
 use super::exec::OWN_ERROR;
 use crate::error::CliError;
@@ -24,8 +25,10 @@ use crate::printer::note;
 use crate::select::box_id;
 use crate::settings::Remote;
 
-/// The most that is sent at once, in bytes: the server takes no more.
-const PIECE: usize = 32 << 10;
+/// What is said to who leaves.
+const LEFT: &str = "icebox: left, and the shell is ended";
+/// The same when the box sleeps, which is not woken to end something in it.
+const LEFT_ASLEEP: &str = "icebox: left; the box is asleep, and the shell stays in it";
 
 /// Open a terminal in a box: a shell, for a person
 ///
@@ -33,8 +36,8 @@ const PIECE: usize = 32 << 10;
 /// said, and the next key wakes it and the shell goes on. It is bash, in /work, as the box's user.
 ///
 /// To leave, end the shell (`exit`, or Ctrl-D), or type `~.` at the beginning of a line, also when nothing answers any more.
-/// `~~` types one `~` there. Leaving ends the shell and what runs in its foreground; what should run on belongs in
-/// `icebox exec --background`.
+/// `~~` types one `~` there. Leaving ends the shell and what runs in its foreground, but for a box that is asleep: it is not
+/// woken for that, and both stay in it. What should run on belongs in `icebox exec --background`.
 ///
 /// Exit code: the shell's; 0 when it was left with `~.`; 128 and the signal's number when a signal ended this program; 125 when Icebox could not open the
 /// terminal, the connection broke, or somebody else ended the shell or the box.
@@ -92,41 +95,40 @@ impl Shell {
 async fn talk(remote: &Remote, id: &str) -> Result<ExitCode, CliError> {
     let server = remote.server()?;
     let size = terminal::size()?;
-    let mut socket = socket::open(&server, id, size).await?;
-    let mut news = terminal::watch()?;
+    let (sink, mut stream) = socket::open(&server, id, size).await?.split();
+    let mut outbox = Outbox::new(sink);
+    let mut watched = terminal::watch()?;
     let raw = Raw::enter()?;
-    let mut escape = Escape::default();
+    let (mut escape, mut asleep) = (Escape::default(), false);
     let lost = |error: tungstenite::Error| CliError::Lost {
         url: server.base.clone(),
         // As a text, so that its causes are not told twice.
         source: std::io::Error::other(error.to_string()),
     };
+    // Nothing here waits for the connection to take something: it may never do so.
     loop {
         tokio::select! {
-            message = socket.next() => {
+            message = stream.next() => {
                 let Some(message) = message else {
                     return Err(lost(tungstenite::Error::ConnectionClosed));
                 };
-                if let Some(code) = hear(message.map_err(lost)?)? {
+                if let Some(code) = hear(message.map_err(lost)?, &mut asleep)? {
                     drop(raw);
                     return Ok(code);
                 }
             }
-            heard = news.recv() => match heard {
-                Some(News::Typed(bytes)) => {
-                    let Typed { bytes, leaves } = escape.take(&bytes);
-                    send(&mut socket, &bytes).await.map_err(lost)?;
-                    if leaves {
-                        drop(raw);
-                        note("icebox: left, and the shell is ended");
-                        return Ok(ExitCode::SUCCESS);
-                    }
+            () = outbox.hand_over() => {}
+            Some(bytes) = watched.typed.recv(), if outbox.has_room() => {
+                let Typed { bytes, leaves } = escape.take(&bytes);
+                if leaves {
+                    drop(raw);
+                    note(if asleep { LEFT_ASLEEP } else { LEFT });
+                    return Ok(ExitCode::SUCCESS);
                 }
-                Some(News::Resized) => {
-                    let (cols, rows) = terminal::size()?;
-                    let text = json!({"cols": cols, "rows": rows}).to_string();
-                    socket.send(Message::text(text)).await.map_err(lost)?;
-                }
+                outbox.typed(&bytes);
+            }
+            heard = watched.news.recv() => match heard {
+                Some(News::Resized) => outbox.resized(terminal::size()?),
                 // A terminal that is gone is left like one that hangs up.
                 Some(News::Signal(number)) => return Ok(ExitCode::from(128 + number)),
                 None => return Ok(ExitCode::from(OWN_ERROR)),
@@ -135,15 +137,8 @@ async fn talk(remote: &Remote, id: &str) -> Result<ExitCode, CliError> {
     }
 }
 
-async fn send(socket: &mut Socket, bytes: &[u8]) -> Result<(), tungstenite::Error> {
-    for piece in bytes.chunks(PIECE) {
-        socket.send(Message::binary(piece.to_vec())).await?;
-    }
-    Ok(())
-}
-
 /// Shows what the server sends. With the shell's end comes the exit code.
-fn hear(message: Message) -> Result<Option<ExitCode>, CliError> {
+fn hear(message: Message, asleep: &mut bool) -> Result<Option<ExitCode>, CliError> {
     let text = match message {
         Message::Binary(bytes) => {
             let mut out = std::io::stdout().lock();
@@ -157,10 +152,14 @@ fn hear(message: Message) -> Result<Option<ExitCode>, CliError> {
         }
     };
     match serde_json::from_str(&text) {
-        Ok(Said::Asleep { asleep: true }) => {
-            terminal::say("the box fell asleep; the next key wakes it");
+        Ok(Said::Asleep { asleep: now }) => {
+            *asleep = now;
+            terminal::say(if now {
+                "the box fell asleep; the next key wakes it"
+            } else {
+                "the box is awake again"
+            });
         }
-        Ok(Said::Asleep { asleep: false }) => terminal::say("the box is awake again"),
         Ok(Said::Error { error }) => terminal::say(&format!("that was not typed: {error}")),
         Ok(Said::Ended { ended }) => return Ok(Some(exit_code(&ended))),
         // What this version does not need to know.
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_shells_end_is_told_apart_from_the_rest() {
-        let hear = |text: &str| hear(Message::text(text)).unwrap();
+        let hear = |text: &str| hear(Message::text(text), &mut false).unwrap();
         let code = |code: u8| Some(ExitCode::from(code));
         for (text, expected) in [
             (r#"{"pid":7}"#, None),

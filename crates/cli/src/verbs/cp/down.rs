@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::printer;
 use crate::progress::Told;
-use crate::tree::{self, Arrived};
+use crate::tree::{self, Arrived, Staged};
 
 /// Fetches a file or a folder of a box.
 pub(super) fn fetch(
@@ -34,17 +34,25 @@ pub(super) fn fetch(
     } else {
         is_folder || to.ends_with('/')
     };
+    // A link that is named is followed; one that has the name of what arrives is not, for an earlier copy may have brought it.
+    let named = real(here)?;
     let target = if under_its_name {
-        here.join(from.name())
+        named.join(from.name())
     } else {
-        here.to_owned()
+        named
     };
     let fetched = if content.archive {
         fetch_folder(content, from, &target, skip_links)
     } else {
-        fetch_file(content, &target)
+        fetch_file(content, &target, under_its_name)
     };
     fetched.or_else(|error| interrupt.check().and(Err(error)))
+}
+
+/// Where a path leads, in full.
+fn real(path: &Path) -> Result<PathBuf, CliError> {
+    let real = path.canonicalize().or_else(|_| std::path::absolute(path));
+    real.map_err(CliError::io(format!("find {}", path.display())))
 }
 
 /// A reader that fails once somebody wants it to end.
@@ -76,20 +84,24 @@ pub(super) fn print(client: &Client, id: &str, from: &Place) -> Result<Done, Cli
     }
 }
 
-fn fetch_file(content: Content, target: &Path) -> Result<Done, CliError> {
+fn fetch_file(content: Content, target: &Path, under_its_name: bool) -> Result<Done, CliError> {
     let failed = || CliError::io(format!("write {}", target.display()));
-    // A link that is named is followed, and what is no file, as /dev/null is none, is written to and never replaced.
-    let real = target.canonicalize().unwrap_or_else(|_| target.to_owned());
     let mut told = Told::new(content.bytes, "fetched", content.length);
-    match real.metadata() {
-        Ok(found) if !found.is_file() && !found.is_dir() => {
+    let there = if under_its_name {
+        target.symlink_metadata()
+    } else {
+        target.metadata()
+    };
+    match there {
+        // What is no file, as /dev/null is none, is written to and never replaced.
+        Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => {
             let mut file = fs::OpenOptions::new()
                 .write(true)
-                .open(&real)
+                .open(target)
                 .map_err(failed())?;
             io::copy(&mut told, &mut file).map_err(failed())?;
         }
-        Ok(_) | Err(_) => tree::save(&mut told, &real, content.mode).map_err(failed())?,
+        Ok(_) | Err(_) => tree::save(&mut told, target, content.mode).map_err(failed())?,
     }
     Ok(done(1, told.read_so_far()))
 }
@@ -102,13 +114,12 @@ fn fetch_folder(
 ) -> Result<Done, CliError> {
     let failed = || CliError::io(format!("copy to {}", target.display()));
     // Known before anything is fetched.
-    if target.metadata().is_ok_and(|found| !found.is_dir()) {
-        let text = "it is a file here, and a folder in the box";
+    if target.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        let text = "it is a file or a link here, and a folder in the box";
         return Err(failed()(io::Error::other(text)));
     }
-    let target = std::path::absolute(target).map_err(failed())?;
     let mut told = Told::new(content.bytes, "fetched", content.length);
-    let arrived = Arrived::unpack(&mut told, &target).map_err(failed())?;
+    let arrived = Arrived::unpack(&mut told, target, Staged::Inside).map_err(failed())?;
     refuse_links(&arrived.left_out, skip_links, &from.path)?;
     let listed = tree::list(&arrived.top()).map_err(failed())?;
     let found = listed
@@ -117,7 +128,7 @@ fn fetch_folder(
         .map(|path: &PathBuf| path.symlink_metadata());
     let found: Vec<_> = found.flatten().filter(|found| !found.is_dir()).collect();
     let bytes = found.iter().map(fs::Metadata::len).sum();
-    arrived.settle(&target).map_err(failed())?;
+    arrived.settle(target).map_err(failed())?;
     Ok(done(found.len(), bytes))
 }
 

@@ -2,22 +2,22 @@
 //! by one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use icebox_wire::place;
 use icebox_wire::rest::{FileResponse, SyncResponse};
-use ureq::SendBody;
 use ureq::http::Method;
 
-use super::{Done, Place, is_contents, refuse_links};
+use super::{Done, Place, WORK, is_contents, refuse_links};
 use crate::client::{Client, WORK_LIMIT, escaped};
 use crate::error::CliError;
 use crate::printer;
 use crate::progress::Told;
 use crate::tree;
 
-/// Sends a file or a folder of this machine.
+/// Sends a file or a folder of this machine. What can be seen to be wrong here is said before the box is asked, which wakes it.
 pub(super) fn send(
     client: &Client,
     id: &str,
@@ -25,33 +25,18 @@ pub(super) fn send(
     to: &Place,
     skip_links: bool,
 ) -> Result<Done, CliError> {
-    let failed = || CliError::io(format!("copy {from}"));
     // What is named is followed; links in it are not.
-    let path = fs::canonicalize(from).map_err(failed())?;
-    let found = path.metadata().map_err(failed())?;
-    let name = path.file_name().unwrap_or_default();
-    let name = name.to_str().ok_or_else(|| {
-        CliError::Usage(format!("the name of {from} is not text: give it another"))
-    })?;
+    let found = fs::metadata(from).map_err(CliError::io(format!("copy {from}")))?;
     if found.is_dir() {
-        let into = !is_contents(from) && is_folder(client, id, &to.path)?;
-        let dest = if into { to.join(name) } else { to.path.clone() };
-        return send_folder(client, id, from, &path, &dest, skip_links);
+        send_folder(client, id, from, to, skip_links)
+    } else {
+        send_file(client, id, from, &found, to)
     }
-    let into = to.folder || is_folder(client, id, &to.path)?;
-    let target = if into { to.join(name) } else { to.path.clone() };
-    if !found.is_file() || target.starts_with('/') {
-        let file = File::open(&path).map_err(failed())?;
-        let length = found.is_file().then_some(found.len());
-        return put(client, id, &target, file, length);
-    }
-    let (folder, name) = target.rsplit_once('/').unwrap_or((".", &target));
-    let files = BTreeMap::from([(PathBuf::from(name), path)]);
-    merge(client, id, folder, &files, from)
 }
 
 /// Sends standard input as a file.
 pub(super) fn send_input(client: &Client, id: &str, to: &Place) -> Result<Done, CliError> {
+    may_be_named(&to.path)?;
     if to.folder || is_folder(client, id, &to.path)? {
         return Err(CliError::Usage(format!(
             "`{}` is a folder: name the file that standard input becomes",
@@ -61,22 +46,87 @@ pub(super) fn send_input(client: &Client, id: &str, to: &Place) -> Result<Done, 
     put(client, id, &to.path, std::io::stdin().lock(), None)
 }
 
+fn send_file(
+    client: &Client,
+    id: &str,
+    from: &str,
+    found: &Metadata,
+    to: &Place,
+) -> Result<Done, CliError> {
+    let failed = || CliError::io(format!("copy {from}"));
+    may_be_named(&to.path)?;
+    let inside = to.join(&name(from)?);
+    let file = File::open(from).map_err(failed())?;
+    let into = to.folder || is_folder(client, id, &to.path)?;
+    let target = if into { inside } else { to.path.clone() };
+    // Only what lies on a disk under a name can be merged, which keeps its permissions.
+    let path = fs::canonicalize(from).ok();
+    let path = path.filter(|_| found.is_file() && !target.starts_with('/'));
+    let Some(path) = path else {
+        let length = found.is_file().then_some(found.len());
+        return put(client, id, &target, file, length);
+    };
+    let (folder, name) = target.rsplit_once('/').unwrap_or((".", &target));
+    let files = BTreeMap::from([(PathBuf::from(name), path)]);
+    merge(client, id, folder, &files, from)
+}
+
 fn send_folder(
     client: &Client,
     id: &str,
     from: &str,
-    path: &Path,
-    dest: &str,
+    to: &Place,
     skip_links: bool,
 ) -> Result<Done, CliError> {
-    if dest.starts_with('/') {
+    if to.path.starts_with('/') {
         return Err(CliError::Usage(format!(
-            "a folder goes below /work only: copy it there, and move it with `icebox exec BOX -- mv … {dest}`"
+            "a folder goes below /work only: copy it there, and move it with `icebox exec BOX -- mv … {}`",
+            to.path
         )));
     }
-    let listed = tree::list(path).map_err(CliError::io(format!("copy {from}")))?;
+    let wrong = |why: String| CliError::Usage(format!("{}: {why}", to.path));
+    place::destination(Path::new(WORK), &to.path).map_err(wrong)?;
+    let contents = is_contents(from);
+    let inside = if contents {
+        to.path.clone()
+    } else {
+        to.join(&name(from)?)
+    };
+    let listed = tree::list(Path::new(from)).map_err(CliError::io(format!("copy {from}")))?;
     refuse_links(&listed.left_out, skip_links, from)?;
+    let into = !contents && is_folder(client, id, &to.path)?;
+    let dest = if into { &inside } else { &to.path };
     merge(client, id, dest, &listed.files, from)
+}
+
+/// What a file or a folder of this machine is called: as it was named, also if that is a link.
+fn name(from: &str) -> Result<String, CliError> {
+    let path = Path::new(from);
+    let name = match path.file_name() {
+        Some(name) => name.to_owned(),
+        // `.` and what ends with `..` have a name of their own elsewhere.
+        None => {
+            let real = fs::canonicalize(path).map_err(CliError::io(format!("copy {from}")))?;
+            real.file_name().unwrap_or_default().to_owned()
+        }
+    };
+    match name.to_str() {
+        Some("") => Err(CliError::Usage(format!(
+            "{from} has no name that it could go by: end it with `/.` for what is in it"
+        ))),
+        Some(name) => Ok(name.to_owned()),
+        None => Err(CliError::Usage(format!(
+            "the name of {from} is not text: give it another"
+        ))),
+    }
+}
+
+/// Refuses a path that no box lets a call name.
+fn may_be_named(path: &str) -> Result<(), CliError> {
+    match place::locate(Path::new(WORK), path) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(CliError::Usage(format!("{path}: {why}"))),
+    }
 }
 
 /// Has files merged into a folder below the working directory, all of them or none.
@@ -92,8 +142,8 @@ fn merge(
     let length = archive.metadata().map_err(failed())?.len();
     let path = format!("/v1/boxes/{id}/sync?dest={}", escaped(dest));
     let mut told = Told::new(archive, "sent", Some(length));
-    let body = SendBody::from_reader(&mut told);
-    let answer = client.upload(Method::POST, &path, "application/gzip", body, WORK_LIMIT);
+    let media = "application/gzip";
+    let answer = client.upload_from(Method::POST, &path, media, &mut told, WORK_LIMIT);
     drop(told);
     let merged: SyncResponse = answer?.read()?;
     printer::notices(&merged.notices);
@@ -118,9 +168,8 @@ fn put(
 ) -> Result<Done, CliError> {
     let path = format!("/v1/boxes/{id}/files?path={}", escaped(to));
     let mut told = Told::new(content, "sent", length);
-    let body = SendBody::from_reader(&mut told);
     let media = "application/octet-stream";
-    let answer = client.upload(Method::PUT, &path, media, body, WORK_LIMIT);
+    let answer = client.upload_from(Method::PUT, &path, media, &mut told, WORK_LIMIT);
     let bytes = told.read_so_far();
     drop(told);
     let written: FileResponse = answer?.read()?;
@@ -134,6 +183,10 @@ fn put(
 
 /// Whether there is a folder at a path of the box. What is wrong with it otherwise, the copy itself is told.
 fn is_folder(client: &Client, id: &str, path: &str) -> Result<bool, CliError> {
+    // The working directory is always there.
+    if path == "." {
+        return Ok(true);
+    }
     let path = format!("/v1/boxes/{id}/files?list=1&path={}", escaped(path));
     // It wakes a frozen box first.
     match client.get_within(&path, WORK_LIMIT) {

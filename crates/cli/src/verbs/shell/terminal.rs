@@ -22,9 +22,15 @@ const PIECE: usize = 4 << 10;
 const USUAL: (u16, u16) = (80, 24);
 
 /// What comes from the terminal's side.
+pub(super) struct Watched {
+    /// What is typed. It may wait; the rest does not wait for it.
+    pub(super) typed: mpsc::Receiver<Vec<u8>>,
+    /// What else happens.
+    pub(super) news: mpsc::Receiver<News>,
+}
+
+/// What happens to the terminal and to this program.
 pub(super) enum News {
-    /// Somebody typed.
-    Typed(Vec<u8>),
     /// It is larger or smaller now.
     Resized,
     /// This program is to end.
@@ -95,7 +101,8 @@ pub(super) fn size() -> Result<(u16, u16), CliError> {
 }
 
 /// Tells what comes from now on. The threads end with the program.
-pub(super) fn watch() -> Result<mpsc::Receiver<News>, CliError> {
+pub(super) fn watch() -> Result<Watched, CliError> {
+    let (type_in, typed) = mpsc::channel(WAITING);
     let (tell, news) = mpsc::channel(WAITING);
     let signals = Signals::new([SIGWINCH, SIGTERM, SIGHUP, SIGINT, SIGQUIT]);
     let mut signals = signals.map_err(CliError::io("watch for signals"))?;
@@ -114,19 +121,22 @@ pub(super) fn watch() -> Result<mpsc::Receiver<News>, CliError> {
     thread::spawn(move || {
         let mut buffer = vec![0; PIECE];
         loop {
-            let news = match rustix::io::read(stdin(), &mut buffer) {
-                Ok(0) => News::Signal(hang_up()),
-                Ok(len) => News::Typed(buffer[..len].to_vec()),
-                Err(Errno::INTR) => continue,
-                Err(_) => News::Signal(hang_up()),
-            };
-            let over = matches!(news, News::Signal(_));
-            if tell.blocking_send(news).is_err() || over {
-                return;
+            match rustix::io::read(stdin(), &mut buffer) {
+                Err(Errno::INTR) => {}
+                Ok(0) | Err(_) => {
+                    // Nobody is left to be told when this fails.
+                    let _ = tell.blocking_send(News::Signal(hang_up()));
+                    return;
+                }
+                Ok(len) => {
+                    if type_in.blocking_send(buffer[..len].to_vec()).is_err() {
+                        return;
+                    }
+                }
             }
         }
     });
-    Ok(news)
+    Ok(Watched { typed, news })
 }
 
 fn hang_up() -> u8 {
