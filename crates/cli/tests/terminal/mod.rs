@@ -4,6 +4,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long something may take to be shown.
+const LIMIT: Timespec = Timespec {
+    tv_sec: 60,
+    tv_nsec: 0,
+};
+
 /// A terminal with a program in it.
 pub(crate) struct Terminal {
     screen: fs::File,
@@ -41,6 +49,13 @@ impl Terminal {
     pub(crate) fn shows(&mut self, text: &str) {
         let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
         while !String::from_utf8_lossy(&shown).contains(text) {
+            let more = PollFd::new(&self.screen, PollFlags::IN);
+            let came = poll(&mut [more], Some(&LIMIT)).expect("a look at the screen");
+            assert!(
+                came > 0,
+                "{text} is not shown: {}",
+                String::from_utf8_lossy(&shown)
+            );
             let len = self.screen.read(&mut buffer).expect("more comes");
             shown.extend_from_slice(&buffer[..len]);
         }
