@@ -131,6 +131,35 @@ fn box_with_a_damaged_copy_is_refused_kept_and_startable_from_its_files() {
     stop(&mut instance, &id);
 }
 
+/// A disk that does not answer is no empty disk.
+#[test]
+fn box_whose_copies_cannot_be_looked_at_keeps_them_and_no_server_starts_over_that() {
+    let mut instance = started("unseen");
+    let (id, _) = counting_box(&instance);
+    let before = count(&instance, &id);
+    instance
+        .post(&format!("/v1/boxes/{id}/freeze"), json!({}))
+        .expect("freeze");
+    instance.kill().expect("kill");
+    let folder = box_folder(&instance, &id);
+    let (copies, aside) = (folder.join("copies"), folder.join("aside"));
+    fs::rename(&copies, &aside).expect("the copies go aside");
+    std::os::unix::fs::symlink(&copies, &copies).expect("a link to itself");
+    let said = instance.start(&[]).expect_err("nobody can know");
+    let said = format!("{said:#}");
+    assert!(
+        said.contains(&format!("box {id}: look for the box's copies")),
+        "{said}"
+    );
+    instance.kill().expect("it has ended");
+    fs::remove_file(&copies).expect("the link goes");
+    fs::rename(&aside, &copies).expect("the copies come back");
+    instance.start(&[]).expect("the next server");
+    assert_eq!(view(&instance, &id)["status"], "frozen");
+    counts_on(&instance, &id, before);
+    stop(&mut instance, &id);
+}
+
 #[test]
 fn box_whose_memory_cannot_be_copied_stays_frozen_in_ram() {
     let mut instance = started("refused");

@@ -1,9 +1,10 @@
 """The same ways with the asynchronous SDK, several boxes at a time."""
 
 import asyncio
-import os
 
 from e2b import AsyncSandbox, CommandExitException, SandboxState
+
+from ours import run_parts
 
 
 async def commands():
@@ -54,6 +55,4 @@ async def files():
         assert await box.kill()
 
 
-for name in os.environ["E2B_RUN"].split(","):
-    asyncio.run(globals()[name]())
-    print(f"{name}: ok", flush=True)
+run_parts({part.__name__: lambda part=part: asyncio.run(part()) for part in (commands, together, files)})
