@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use icebox_wire::place::stays_below;
 
 pub(crate) use self::arrived::{Arrived, Staged, save};
 
@@ -80,7 +81,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Listed> {
             }
             let taken = kind.is_dir()
                 || kind.is_file()
-                || (kind.is_symlink() && stays(&name, &fs::read_link(entry.path())?));
+                || (kind.is_symlink() && stays_below(&name, &fs::read_link(entry.path())?));
             if taken {
                 listed.files.insert(name, entry.path());
             } else {
@@ -90,40 +91,4 @@ pub(crate) fn list(folder: &Path) -> io::Result<Listed> {
     }
     listed.left_out.sort();
     Ok(listed)
-}
-
-/// Whether a link at `path` leads to something in the same folder, by its words.
-pub(crate) fn stays(path: &Path, target: &Path) -> bool {
-    let mut depth = path.components().count().saturating_sub(1);
-    for part in target.components() {
-        match part {
-            Component::Normal(_) => depth += 1,
-            Component::CurDir => {}
-            Component::ParentDir if depth > 0 => depth -= 1,
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return false,
-        }
-    }
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_that_lead_out_are_left_out() {
-        for (path, target, inside) in [
-            ("a", "b", true),
-            ("a/b", "../c", true),
-            ("a", "../c", false),
-            ("a", "/etc/passwd", false),
-            ("a/b", "c/../../../d", false),
-        ] {
-            assert_eq!(
-                stays(Path::new(path), Path::new(target)),
-                inside,
-                "{path} -> {target}"
-            );
-        }
-    }
 }

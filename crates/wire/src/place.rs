@@ -67,6 +67,21 @@ pub fn destination(work_dir: &Path, dest: &str) -> Result<PathBuf, String> {
     })
 }
 
+/// Whether a link at `path`, in a folder, leads to something in the same folder, by its words. A relative `path` has a name.
+#[must_use]
+pub fn stays_below(path: &Path, target: &Path) -> bool {
+    let mut depth = path.components().count().saturating_sub(1);
+    for part in target.components() {
+        match part {
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+            Component::ParentDir if depth > 0 => depth -= 1,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return false,
+        }
+    }
+    true
+}
+
 /// A relative path without `.` and doubled slashes; `None` if it has a `..` or begins at the root.
 #[must_use]
 pub fn plain(path: &Path) -> Option<PathBuf> {
@@ -154,6 +169,20 @@ mod tests {
             &long,
         ] {
             assert_eq!(of(dest), None, "{dest}");
+        }
+    }
+
+    #[test]
+    fn links_that_lead_out_are_told_by_their_words() {
+        for (path, target, inside) in [
+            ("a", "b", true),
+            ("a/b", "../c", true),
+            ("a", "../c", false),
+            ("a", "/etc/passwd", false),
+            ("a/b", "c/../../../d", false),
+        ] {
+            let stays = stays_below(Path::new(path), Path::new(target));
+            assert_eq!(stays, inside, "{path} -> {target}");
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use icebox_wire::place::{PATH_LEN, plain};
+use icebox_wire::place::{self, PATH_LEN, plain};
 use tar::EntryType;
 
 use super::Error;
@@ -165,23 +165,13 @@ fn stays_below(path: &Path, target: &Path, work_dest: &Path) -> bool {
     if target.as_os_str().is_empty() {
         return false;
     }
-    let (mut depth, rest) = if target.is_absolute() {
-        match target.strip_prefix(work_dest) {
-            Ok(rest) => (0, rest),
-            Err(_) => return false,
-        }
-    } else {
-        (path.components().count() - 1, target)
-    };
-    for part in rest.components() {
-        match part {
-            Component::Normal(_) => depth += 1,
-            Component::CurDir => {}
-            Component::ParentDir if depth > 0 => depth -= 1,
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return false,
-        }
+    if target.is_absolute() {
+        // Counted from the destination, as from a link that is in it.
+        return target
+            .strip_prefix(work_dest)
+            .is_ok_and(|rest| place::stays_below(Path::new("link"), rest));
     }
-    true
+    place::stays_below(path, target)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use icebox_wire::place::{self, WORK_DIR};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -229,22 +230,13 @@ fn about(
 
 /// The folder in the box, relative to `/work`.
 fn destination(dest: &str) -> Result<String, String> {
-    let wrong = || "`dest` must be relative to /work, without `..` and `~`".to_owned();
-    let rest = match dest.strip_prefix("/work") {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest.trim_start_matches('/'),
-        Some(_) | None => dest,
+    let path = place::destination(Path::new(WORK_DIR), dest)?;
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        &path
     };
-    let path = Path::new(rest);
-    let plain = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if dest.is_empty() || !plain || rest.starts_with('~') || rest.contains('\0') {
-        return Err(wrong());
-    }
-    if rest.is_empty() {
-        return Ok(".".to_owned());
-    }
-    Ok(rest.to_owned())
+    Ok(path.to_string_lossy().into_owned())
 }
 
 fn choose(args: &Args, here: &Path, excludes: &Excludes) -> Result<Files, String> {
@@ -453,7 +445,7 @@ mod tests {
             ("app", Some("app")),
             ("/work/app", Some("app")),
             ("/work", Some(".")),
-            ("a/b/", Some("a/b/")),
+            ("a/b/", Some("a/b")),
             ("", None),
             ("/etc", None),
             ("/workshop", None),

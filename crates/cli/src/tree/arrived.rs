@@ -9,9 +9,10 @@ use std::os::unix::fs::{
 use std::path::{Component, Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use icebox_wire::place::stays_below;
 use rustix::fs::{Access, access};
 
-use super::{LARGEST, at, stays};
+use super::{LARGEST, at};
 
 /// The permissions of a file of which nothing else is known.
 const PLAIN: u32 = 0o644;
@@ -125,7 +126,7 @@ impl Arrived {
             make_folder(&to, mode)?;
         } else if kind.is_symlink() {
             let target = entry.link_name()?.unwrap_or_default().into_owned();
-            if stays(&inner, &target) {
+            if stays_below(&inner, &target) {
                 self.links.push((inner, target));
             } else {
                 self.left_out.push(inner);

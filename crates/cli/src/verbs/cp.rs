@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use icebox_wire::place::WORK_DIR;
 use serde_json::json;
 
 use crate::client::Client;
@@ -17,8 +18,6 @@ use crate::select::box_id;
 use crate::settings::Remote;
 use crate::text::{bytes, printable};
 
-/// The working directory of a box, where relative paths begin.
-const WORK: &str = "/work";
 /// Links that are named when they lead out.
 const NAMED: usize = 3;
 
@@ -173,7 +172,7 @@ impl Place {
             "" if text.starts_with('/') => "/",
             path => path,
         };
-        let path = match path.strip_prefix(WORK) {
+        let path = match path.strip_prefix(WORK_DIR) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => rest.trim_start_matches('/'),
             Some(_) | None => path,
         };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Command};
+use icebox_server::commands::READY_SEC;
 use icebox_wire::rest::{ExecRequest, ExecResponse};
 use rustix::fs::FileType;
 
@@ -30,8 +31,6 @@ const TIMED_OUT: u8 = 124;
 const NOT_FOUND: u8 = 127;
 /// The deadline of a command that is given none, in seconds (rule 12.1).
 const DEFAULT_TIMEOUT_SEC: u32 = 600;
-/// How long a command in the background is waited for until it is up, in seconds.
-const READY_SEC: u32 = 60;
 /// How much standard input is sent at most, in bytes.
 const MAX_STDIN_BYTES: u64 = 1 << 20;
 /// How often a call whose connection broke is made again, a second apart.

@@ -11,8 +11,8 @@ use icebox_lifecycle::time::HOUR;
 use icebox_lifecycle::{BoxId, Ms};
 use tokio::sync::{Notify, Semaphore};
 
-use super::Commands;
 use super::trouble::{Kind, Trouble};
+use super::{Commands, to_its_end};
 use crate::engine::{NewBox, View};
 use crate::random;
 use crate::record::AccountId;
@@ -62,14 +62,14 @@ impl Commands {
     ) -> Result<Arc<View>, Trouble> {
         let commands = self.clone();
         // On its own: a client that hangs up leaves nothing half done to the next one.
-        let started = tokio::spawn(async move { commands.in_turn(key, describe).await });
-        match tokio::time::timeout(ANSWER_LIMIT, started).await {
-            Ok(started) => started.map_err(|error| Trouble::internal(&error))?,
-            Err(_) => Err(Trouble::new(
+        let started = to_its_end(async move { commands.in_turn(key, describe).await });
+        let started = tokio::time::timeout(ANSWER_LIMIT, started).await;
+        started.unwrap_or_else(|_| {
+            Err(Trouble::new(
                 Kind::UnderWay,
                 "the first request with this Idempotency-Key is still under way; ask again",
-            )),
-        }
+            ))
+        })
     }
 
     async fn in_turn(

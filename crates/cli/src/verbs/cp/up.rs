@@ -6,11 +6,11 @@ use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use icebox_wire::place;
+use icebox_wire::place::{self, WORK_DIR};
 use icebox_wire::rest::{FileResponse, SyncResponse};
 use ureq::http::Method;
 
-use super::{Done, Place, WORK, is_contents, refuse_links};
+use super::{Done, Place, is_contents, refuse_links};
 use crate::client::{Client, WORK_LIMIT, escaped};
 use crate::error::CliError;
 use crate::printer;
@@ -85,7 +85,7 @@ fn send_folder(
         )));
     }
     let wrong = |why: String| CliError::Usage(format!("{}: {why}", to.path));
-    place::destination(Path::new(WORK), &to.path).map_err(wrong)?;
+    place::destination(Path::new(WORK_DIR), &to.path).map_err(wrong)?;
     let contents = is_contents(from);
     let inside = if contents {
         to.path.clone()
@@ -123,7 +123,7 @@ fn name(from: &str) -> Result<String, CliError> {
 
 /// Refuses a path that no box lets a call name.
 fn may_be_named(path: &str) -> Result<(), CliError> {
-    match place::locate(Path::new(WORK), path) {
+    match place::locate(Path::new(WORK_DIR), path) {
         Ok(_) => Ok(()),
         Err(why) => Err(CliError::Usage(format!("{path}: {why}"))),
     }
