@@ -17,7 +17,7 @@ use icebox_wire::process::{
     ConnectRequest, PTY, ProcessConfig, ProcessEvent, ProcessInput, ProcessSelector,
     SendInputRequest, SendSignalRequest, Signal, StartRequest, UpdateRequest,
 };
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::exec::{QUICK, said};
@@ -89,6 +89,8 @@ struct Shell {
     pid: u32,
     /// What the box's daemon asks for, if it asks for anything.
     token: Option<Arc<str>>,
+    /// Whether its output is followed: what it says before that is shown to nobody.
+    followed: watch::Sender<bool>,
 }
 
 impl Shell {
@@ -175,6 +177,7 @@ impl Commands {
             id,
             pid,
             token: token.map(Into::into),
+            followed: watch::Sender::new(true),
         };
         let (say, heard) = mpsc::channel(PIECES);
         let keys = Keyboard {
@@ -207,6 +210,7 @@ impl Commands {
         let mut tries = 0;
         while tries < TRIES {
             tries += 1;
+            shell.followed.send_replace(false);
             let Some(slept) = self.until_running(shell.id, say).await else {
                 return;
             };
@@ -222,6 +226,8 @@ impl Commands {
                 Ok(mut stream) => {
                     while let Ok(Some(message)) = stream.message().await {
                         tries = 0;
+                        // The first one says that it is connected.
+                        shell.followed.send_replace(true);
                         let message = message.to_owned_message();
                         if !tell(event(&message.event), say).await {
                             return;
@@ -323,6 +329,9 @@ impl Keyboard {
     pub async fn typed(&self, bytes: Vec<u8>) -> Result<(), Trouble> {
         let Shell { id, .. } = self.shell;
         let (call, _) = self.commands.acting(&self.caller, id, true).await?;
+        let mut followed = self.shell.followed.subscribe();
+        // Where nobody comes to follow it, it is typed all the same.
+        let _ = tokio::time::timeout(QUICK, followed.wait_for(|followed| *followed)).await;
         let request = SendInputRequest {
             process: self.shell.selector().into(),
             input: ProcessInput {
