@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use protox::prost::Message as _;
 
 /// Proto files, named as their imports would name them.
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     "process/process.proto",
     "filesystem/filesystem.proto",
     "icebox/boxd.proto",
+    "icebox/handover.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -61,7 +61,7 @@ pub(crate) async fn guard(
 }
 
 /// A refusal as clients of the services read it.
-fn refuse_call(status: StatusCode, code: &str, words: &str) -> Response {
+pub(crate) fn refuse_call(status: StatusCode, code: &str, words: &str) -> Response {
     let body = serde_json::json!({ "code": code, "message": words });
     (status, axum::Json(body)).into_response()
 }

@@ -12,6 +12,9 @@ pub(crate) const USAGE: &str =
   --work-dir   where commands start and relative directories begin (default /work)
 boxd's own variables, but for HOME, are those of every process in the box.";
 
+/// Says which descriptor leads to what the boxd before left.
+pub(crate) const TAKE_OVER: &str = "--take-over";
+
 /// What boxd is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Args {
@@ -20,6 +23,8 @@ pub(crate) struct Args {
     pub(crate) work_dir: PathBuf,
     /// How much output is kept of one stream; half at each end. Only tests change it.
     pub(crate) output_cap_bytes: u64,
+    /// Where the boxd before this one left what it had; only that one says so.
+    pub(crate) take_over: Option<i32>,
 }
 
 impl Default for Args {
@@ -29,6 +34,7 @@ impl Default for Args {
             state_dir: PathBuf::from("/var/lib/boxd"),
             work_dir: PathBuf::from("/work"),
             output_cap_bytes: 64 << 20,
+            take_over: None,
         }
     }
 }
@@ -44,6 +50,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, St
             "--listen" => parsed.listen = number(&name, &value()?)?,
             "--state-dir" => parsed.state_dir = value()?.into(),
             "--work-dir" => parsed.work_dir = value()?.into(),
+            TAKE_OVER => parsed.take_over = Some(number(&name, &value()?)?),
             "--output-cap-bytes" => parsed.output_cap_bytes = number(&name, &value()?)?,
             _ => return Err(format!("unknown argument {name:?}")),
         }

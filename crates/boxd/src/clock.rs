@@ -2,6 +2,7 @@
 //!
 //! Does not set clocks: a user namespace may not. The server is told the skew instead.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a wait looks at the clock.
@@ -35,11 +36,38 @@ pub(crate) fn now() -> Instant {
 /// Waits until the box has been awake for `length`: time spent frozen does not count (rule 12.1), whichever tier kept
 /// the memory. Each freeze may add up to a second of error.
 pub(crate) async fn awake(length: Duration) {
-    let mut left = length;
-    while !left.is_zero() {
-        let before = now();
-        tokio::time::sleep(left.min(TICK)).await;
-        left = left.saturating_sub(counted(before.elapsed()));
+    Countdown::new(length).run().await;
+}
+
+/// A length of time awake that runs down, and says meanwhile what is left of it, a quarter of a second too much at most.
+#[derive(Debug)]
+pub(crate) struct Countdown {
+    left_us: AtomicU64,
+}
+
+impl Countdown {
+    /// Of this length.
+    pub(crate) fn new(length: Duration) -> Self {
+        let us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            left_us: AtomicU64::new(us),
+        }
+    }
+
+    /// What is left of it.
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_micros(self.left_us.load(Ordering::Relaxed))
+    }
+
+    /// Waits for its end, as [`awake`] does.
+    pub(crate) async fn run(&self) {
+        while !self.left().is_zero() {
+            let before = now();
+            tokio::time::sleep(self.left().min(TICK)).await;
+            let left = self.left().saturating_sub(counted(before.elapsed()));
+            let us = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+            self.left_us.store(us, Ordering::Relaxed);
+        }
     }
 }
 

@@ -107,6 +107,9 @@ pub(crate) enum Error {
     /// A limit of boxd's own.
     #[error("{0}")]
     Limit(String),
+    /// The program would not go on where this one stops.
+    #[error("the new boxd does not take over, so the old one goes on: {0}")]
+    NoTakeOver(String),
     /// A signal could not be sent.
     #[error("cannot signal the process")]
     Signal(#[source] io::Error),
@@ -138,7 +141,7 @@ impl Error {
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::NoProc(_) | Self::NoWatcher(_) => ErrorCode::NotFound,
-            Self::Evicted(_) | Self::NotNow(_) | Self::WriteInput(_) => {
+            Self::Evicted(_) | Self::NotNow(_) | Self::WriteInput(_) | Self::NoTakeOver(_) => {
                 ErrorCode::FailedPrecondition
             }
             Self::BadExecId(_)

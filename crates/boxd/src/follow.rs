@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::proc::{Exit, Proc, STDOUT, State};
+use crate::restart::gate::{AWAY, Gate};
 
 /// The most one event carries.
 const CHUNK: usize = 32 * 1024;
@@ -31,6 +32,8 @@ pub(crate) struct Follow {
     pub(crate) keepalive: Duration,
     /// How long to follow at most; the process is left alone.
     pub(crate) limit: Option<Duration>,
+    /// Closed when boxd restarts.
+    pub(crate) gate: Arc<Gate>,
 }
 
 struct Follower {
@@ -39,6 +42,7 @@ struct Follower {
     offsets: [u64; 2],
     keepalive: Duration,
     limit: Pin<Box<dyn Future<Output = ()> + Send>>,
+    gate: Arc<Gate>,
     /// The stream to look at first, so that neither starves the other.
     first: usize,
     phase: Phase,
@@ -64,6 +68,7 @@ pub(crate) fn follow(proc: Arc<Proc>, how: Follow) -> impl Stream<Item = Item> +
         offsets: how.offsets,
         keepalive: how.keepalive,
         limit,
+        gate: how.gate,
         first: STDOUT,
         phase: Phase::Starting,
     };
@@ -103,6 +108,7 @@ impl Follower {
                 // The sender lives as long as the process this follower holds.
                 _ = self.state.changed() => {}
                 () = &mut self.limit => return Some(Err(ConnectError::deadline_exceeded("following timed out"))),
+                () = self.gate.closed() => return Some(Err(ConnectError::unavailable(AWAY))),
                 () = tokio::time::sleep(self.keepalive) => return Some(Ok(event(KeepAlive::default()))),
             }
         }

@@ -6,7 +6,12 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use icebox_wire::handover as left;
+
+use crate::id::ExecId;
+use crate::proc::STDERR;
 
 /// Up to this many bytes stay in memory.
 const IN_MEMORY: u64 = 64 * 1024;
@@ -42,6 +47,12 @@ pub(crate) struct Piece {
     pub(crate) data: Vec<u8>,
 }
 
+/// The file for larger output of a process's stream.
+pub(crate) fn file_of(output_dir: &Path, id: ExecId, stream: usize) -> PathBuf {
+    let name = if stream == STDERR { "stderr" } else { "stdout" };
+    output_dir.join(id.to_string()).join(name)
+}
+
 impl Kept {
     /// Nothing yet. `path` is made when memory is not enough; its directory too.
     pub(crate) fn new(path: PathBuf, cap_bytes: u64) -> Self {
@@ -53,6 +64,45 @@ impl Kept {
             total: 0,
             lost_from: None,
             discarded: false,
+        }
+    }
+
+    /// What the next boxd has to know of it; whether more may come it is told elsewhere.
+    pub(crate) fn leave(&self) -> left::Stream {
+        left::Stream {
+            total: self.total,
+            half: self.half,
+            lost_from: self.lost_from,
+            discarded: self.discarded,
+            memory: match &self.store {
+                Store::Memory(memory) => Some(memory.clone()),
+                Store::Open(_) | Store::Closed => None,
+            },
+            ..Default::default()
+        }
+    }
+
+    /// What the boxd before this one kept. If its file cannot be written any more, later output is counted, not kept.
+    pub(crate) fn take_over(path: PathBuf, stream: left::Stream) -> Self {
+        let mut lost_from = stream.lost_from;
+        let store = match stream.memory {
+            Some(memory) => Store::Memory(memory),
+            None if !stream.open => Store::Closed,
+            None => match File::options().read(true).write(true).open(&path) {
+                Ok(file) => Store::Open(file),
+                Err(_) => {
+                    lost_from = lost_from.or(Some(stream.total));
+                    Store::Closed
+                }
+            },
+        };
+        Self {
+            path,
+            half: stream.half.max(1),
+            store,
+            total: stream.total,
+            lost_from,
+            discarded: stream.discarded,
         }
     }
 

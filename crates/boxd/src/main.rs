@@ -15,20 +15,25 @@ mod http;
 mod id;
 mod kept;
 mod launch;
+mod life;
 mod own_service;
 mod proc;
 mod process_service;
+mod restart;
 mod settings;
 mod shell;
 mod spawn;
 mod starter;
+mod streams;
 mod table;
 mod tree;
 mod turned;
 mod users;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -42,9 +47,10 @@ use crate::args::Args;
 use crate::files::{FilesystemService, Transfers};
 use crate::own_service::OwnService;
 use crate::process_service::ProcessService;
+use crate::restart::gate;
+use crate::restart::{COULD_TAKE_OVER, Kept, LAST_ANSWERS, Restarter};
 use crate::settings::Settings;
 use crate::starter::Starter;
-use crate::table::Table;
 
 /// How many threads wait for disks at most, transfers apart. They end when idle for 10 s.
 const HELPER_THREADS: usize = 4;
@@ -58,6 +64,9 @@ fn main() -> ExitCode {
         println!("boxd {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
+    if words.next_if(|word| word == COULD_TAKE_OVER).is_some() {
+        return answer(words.next());
+    }
     let args = match args::parse(words) {
         Ok(args) => args,
         Err(error) => {
@@ -69,6 +78,19 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("boxd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the boxd that asks whether this one could take over.
+fn answer(fd: Option<OsString>) -> ExitCode {
+    let fd = fd.and_then(|fd| fd.to_str()?.parse().ok());
+    let fd = fd.ok_or_else(|| io::Error::other("a descriptor is missing"));
+    match fd.and_then(restart::could_take_over) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -105,31 +127,67 @@ fn box_wide_variables() -> BTreeMap<String, String> {
 
 async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let told_to_end = told_to_end()?;
-    let table = Table::new(&args.state_dir, args.output_cap_bytes);
-    let reaped = Arc::clone(&table);
+    let mut told_to_end = pin!(told_to_end()?);
+    let kept = match args.take_over {
+        None => Kept::begin(args)?,
+        Some(fd) => Kept::take_over(args, fd)?,
+    };
+    let reaped = Arc::clone(&kept.table);
     tokio::spawn(async move {
         while children.recv().await.is_some() {
             reaped.reap();
         }
     });
-    let listener = TcpListener::bind(args.listen).await?;
-    // Standard output is /dev/null in a box; elsewhere this line says which port was chosen.
-    writeln!(io::stdout(), "boxd listens on {}", listener.local_addr()?)?;
+    if args.take_over.is_none() {
+        // Standard output is /dev/null in a box; elsewhere this line says which port was chosen.
+        writeln!(
+            io::stdout(),
+            "boxd listens on {}",
+            kept.listener.local_addr()?
+        )?;
+    }
+    let settings = Arc::new(Settings::load(&args.state_dir)?);
+    let starter = Starter::new(
+        Arc::clone(&kept.table),
+        settings,
+        env,
+        args.work_dir.clone(),
+    );
+    let starter = Arc::new(starter);
+    let restarter = Arc::new(Restarter::new(kept));
+    let app = router(&starter, &restarter, args);
+    loop {
+        tokio::select! {
+            served = serve(&restarter, app.clone()) => served?,
+            () = &mut told_to_end => {
+                starter.table.end_all().await;
+                return Ok(());
+            }
+        }
+        let error = restarter.execute();
+        eprintln!("boxd: cannot restart: {error}");
+        restarter.gate().open();
+    }
+}
+
+/// Serves until the gate is closed, and the last answers are given.
+async fn serve(restarter: &Arc<Restarter>, app: axum::Router) -> io::Result<()> {
+    let listener = TcpListener::from_std(restarter.kept().listener.try_clone()?)?;
     let listener = listener.tap_io(|connection| {
         // Only latency depends on it.
         drop(connection.set_nodelay(true));
     });
-    let settings = Arc::new(Settings::load(&args.state_dir)?);
-    let starter = Starter::new(Arc::clone(&table), settings, env, args.work_dir.clone());
-    let starter = Arc::new(starter);
-    let app = router(&starter, args);
+    let closed = Arc::clone(restarter.gate());
+    let serving = axum::serve(listener, app)
+        .with_graceful_shutdown(async move { closed.closed().await })
+        .into_future();
+    let last_answers = async {
+        restarter.gate().closed().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
     tokio::select! {
-        served = axum::serve(listener, app) => served,
-        () = told_to_end => {
-            table.end_all().await;
-            Ok(())
-        }
+        served = serving => served,
+        () = last_answers => Ok(()),
     }
 }
 
@@ -157,16 +215,23 @@ fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-fn router(starter: &Arc<Starter>, args: &Args) -> axum::Router {
+fn router(starter: &Arc<Starter>, restarter: &Arc<Restarter>, args: &Args) -> axum::Router {
+    let gate = restarter.gate();
     let calls = connectrpc::Router::new()
         .add_service(Arc::new(OwnService::new(
             Arc::clone(starter),
             args.state_dir.clone(),
+            Arc::clone(restarter),
         )))
-        .add_service(Arc::new(ProcessService::new(Arc::clone(starter))))
-        .add_service(Arc::new(FilesystemService::new(Arc::clone(
-            &starter.settings,
-        ))));
+        .add_service(Arc::new(ProcessService::new(
+            Arc::clone(starter),
+            Arc::clone(gate),
+        )))
+        .add_service(Arc::new(FilesystemService::new(
+            Arc::clone(&starter.settings),
+            Arc::clone(&restarter.kept().watchers),
+            Arc::clone(gate),
+        )));
     let limits = Limits::default()
         .with_max_request_body_size(MAX_REQUEST_BYTES)
         .with_max_message_size(MAX_REQUEST_BYTES);
@@ -178,4 +243,5 @@ fn router(starter: &Arc<Starter>, args: &Args) -> axum::Router {
             Arc::clone(&starter.settings),
             access::guard,
         ))
+        .layer(from_fn_with_state(Arc::clone(gate), gate::pass))
 }

@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use buffa::{EnumValue, MessageField};
@@ -13,14 +12,17 @@ use icebox_wire::boxd::{
     AfterThawRequest, AfterThawResponse, Boxd, ConfigureRequest, ConfigureResponse, ExecRequest,
     ExecResponse, FlushRequest, FlushResponse, InfoRequest, InfoResponse, OutputRequest,
     OutputResponse, ProcInfo, ProcRequest, ProcResponse, ProcResult, ProcsRequest, ProcsResponse,
-    StopProcRequest, StopProcResponse, Stream, WaitRequest, WaitResponse,
+    RestartRequest, RestartResponse, StopProcRequest, StopProcResponse, Stream, WaitRequest,
+    WaitResponse,
 };
 
 use crate::clock;
 use crate::cpu;
 use crate::error::Error;
 use crate::id::ExecId;
+use crate::life::Life;
 use crate::proc::{Exit, GRACE, Proc, STDERR, STDOUT};
+use crate::restart::Restarter;
 use crate::starter::{Line, Starter};
 
 /// How much of each stream's end an answer carries unless asked otherwise.
@@ -42,22 +44,24 @@ const FLUSH: Duration = Duration::from_secs(10);
 pub(crate) struct OwnService {
     starter: Arc<Starter>,
     state_dir: PathBuf,
-    start_id: String,
-    started_ms: i64,
-    thaws: AtomicU64,
-    skew_ms: AtomicI64,
+    restarter: Arc<Restarter>,
 }
 
 impl OwnService {
-    pub(crate) fn new(starter: Arc<Starter>, state_dir: PathBuf) -> Self {
+    pub(crate) fn new(
+        starter: Arc<Starter>,
+        state_dir: PathBuf,
+        restarter: Arc<Restarter>,
+    ) -> Self {
         Self {
             starter,
             state_dir,
-            start_id: ExecId::fresh().to_string(),
-            started_ms: clock::unix_ms(),
-            thaws: AtomicU64::new(0),
-            skew_ms: AtomicI64::new(0),
+            restarter,
         }
+    }
+
+    fn life(&self) -> &Life {
+        &self.restarter.kept().life
     }
 
     fn find(&self, id: &str) -> Result<Arc<Proc>, Error> {
@@ -81,12 +85,7 @@ impl OwnService {
         };
         let (proc, joined) = self.starter.line(id, &line)?;
         if line.stdin && !joined {
-            let fed = Arc::clone(&proc);
-            tokio::spawn(async move {
-                // A command may end or close its input without reading all of it; that is its own choice.
-                drop(fed.write_input(&request.stdin, false).await);
-                drop(fed.close_stdin().await);
-            });
+            proc.feed(request.stdin);
         }
         Ok((proc, joined))
     }
@@ -264,8 +263,7 @@ impl Boxd for OwnService {
     ) -> ServiceResult<AfterThawResponse> {
         // Deadlines need nothing from here: they never count frozen time (see `clock::awake`).
         let skew_ms = request.unix_ms - clock::unix_ms();
-        self.skew_ms.store(skew_ms, Ordering::Relaxed);
-        self.thaws.fetch_add(1, Ordering::Relaxed);
+        self.life().thawed(skew_ms);
         Response::ok(AfterThawResponse {
             skew_ms,
             ..Default::default()
@@ -287,15 +285,26 @@ impl Boxd for OwnService {
         let background = running.iter().filter(|proc| proc.about.background).count();
         Response::ok(InfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            start_id: self.start_id.clone(),
+            start_id: self.life().start_id.clone(),
             processes: count_processes(),
             running_foreground: small(running.len() - background),
             running_background: small(background),
-            started_ms: self.started_ms,
-            thaws: self.thaws.load(Ordering::Relaxed),
-            skew_ms: self.skew_ms.load(Ordering::Relaxed),
+            started_ms: self.life().started_ms,
+            thaws: self.life().thaws(),
+            skew_ms: self.life().skew_ms(),
+            restarts: self.life().restarts,
             ..Default::default()
         })
+    }
+
+    async fn restart(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, RestartRequest>,
+    ) -> ServiceResult<RestartResponse> {
+        let program = Some(request.program).filter(|program| !program.is_empty());
+        self.restarter.prepare(program).await?;
+        Response::ok(RestartResponse::default())
     }
 
     async fn configure(

@@ -4,24 +4,21 @@
 //! exist, and reaping them, is `table`'s. Runs on boxd's one thread: an exit is recorded in the same breath as it is
 //! reaped, so a process that has no recorded exit may be signalled by its number.
 
-use std::cell::RefCell;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod handover;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::{Buf as _, Bytes};
 use rustix::process::{Pid, Signal};
 use rustix::termios::Winsize;
-use tokio::io::AsyncWriteExt as _;
-use tokio::io::unix::AsyncFd;
-use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 
-use crate::clock;
+use crate::clock::{self, Countdown};
 use crate::error::Error;
 use crate::id::ExecId;
 use crate::kept::{Kept, Piece};
-use crate::spawn::Ends;
+use crate::streams::{Input, Source, Streams};
 
 /// Index of standard output, and of everything a terminal shows.
 pub(crate) const STDOUT: usize = 0;
@@ -37,16 +34,11 @@ const DRAIN: Duration = Duration::from_millis(200);
 /// How often a group that was told to end is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How many bytes one read takes.
-const READ_BYTES: usize = 64 * 1024;
+/// How much of the input that came along is offered at once.
+const FEED_BYTES: usize = 64 * 1024;
 
 /// How many requests to end may wait.
 const STOPS: usize = 4;
-
-thread_local! {
-    /// One buffer for all readers: it is only used between two waits.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
-}
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,21 +98,21 @@ pub(crate) struct About {
 }
 
 /// A command's deadline.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Deadline {
-    pub(crate) after: Duration,
+    left: Countdown,
     /// Between SIGTERM and SIGKILL; zero skips SIGTERM.
-    pub(crate) grace: Duration,
+    grace: Duration,
 }
 
-enum Input {
-    Pipe(pipe::Sender),
-    Pty(Arc<AsyncFd<OwnedFd>>),
-}
-
-enum Source {
-    Pipe(pipe::Receiver),
-    Pty(Arc<AsyncFd<OwnedFd>>),
+impl Deadline {
+    /// Comes `after` this long awake.
+    pub(crate) fn new(after: Duration, grace: Duration) -> Self {
+        Self {
+            left: Countdown::new(after),
+            grace,
+        }
+    }
 }
 
 /// A process boxd started.
@@ -131,55 +123,34 @@ pub(crate) struct Proc {
     pub(crate) started: Stamp,
     kept: [Mutex<Kept>; 2],
     state: watch::Sender<State>,
-    input: tokio::sync::Mutex<Option<Input>>,
-    terminal: Option<Arc<AsyncFd<OwnedFd>>>,
+    streams: Mutex<Streams>,
+    /// Held by whoever writes to it.
+    writing: tokio::sync::Mutex<()>,
+    /// Input that came along with it and was not taken yet.
+    unfed: Mutex<Option<Bytes>>,
+    deadline: Option<Deadline>,
+    /// Set when it was told to end: what is left of its grace.
+    ending: OnceLock<Countdown>,
     stops: mpsc::Sender<Duration>,
 }
 
-/// What a new process needs to be looked after.
-pub(crate) struct Care {
-    sources: Vec<(usize, Source)>,
-    stops: mpsc::Receiver<Duration>,
-    deadline: Option<Deadline>,
-}
+/// What looking after a process needs: requests to end it.
+pub(crate) type Stops = mpsc::Receiver<Duration>;
 
 impl Proc {
-    /// Takes over boxd's ends of a started process. Give the [`Care`] to [`Proc::look_after`].
+    /// Takes over boxd's ends of a started process. Give the [`Stops`] to [`Proc::look_after`].
     pub(crate) fn new(
         id: ExecId,
         pid: i32,
-        ends: Ends,
+        streams: Streams,
         about: About,
         kept: [Kept; 2],
         deadline: Option<Deadline>,
-    ) -> Result<(Self, Care), Error> {
+    ) -> (Self, Stops) {
         let (stops, stops_in) = mpsc::channel(STOPS);
         let mut state = State::default();
-        let (input, terminal, sources) = match ends {
-            Ends::Pipes {
-                stdin,
-                stdout,
-                stderr,
-            } => {
-                let stdin = stdin
-                    .map(pipe::Sender::from_owned_fd)
-                    .transpose()
-                    .map_err(Error::Plumbing)?;
-                let out = pipe::Receiver::from_owned_fd(stdout).map_err(Error::Plumbing)?;
-                let err = pipe::Receiver::from_owned_fd(stderr).map_err(Error::Plumbing)?;
-                let sources = vec![(STDOUT, Source::Pipe(out)), (STDERR, Source::Pipe(err))];
-                (stdin.map(Input::Pipe), None, sources)
-            }
-            Ends::Pty(master) => {
-                // SAFETY: an `OwnedFd` names one and the same descriptor until it is dropped, and nobody takes this one
-                // out of the `AsyncFd`.
-                let master = unsafe { AsyncFd::register(master) };
-                let master = Arc::new(master.map_err(|error| Error::Plumbing(error.into()))?);
-                state.eof[STDERR] = true;
-                let sources = vec![(STDOUT, Source::Pty(Arc::clone(&master)))];
-                (Some(Input::Pty(Arc::clone(&master))), Some(master), sources)
-            }
-        };
+        // A terminal shows everything in one stream.
+        state.eof[STDERR] = streams.terminal.is_some();
         let proc = Self {
             id,
             pid,
@@ -187,41 +158,50 @@ impl Proc {
             started: Stamp::now(),
             kept: kept.map(Mutex::new),
             state: watch::Sender::new(state),
-            input: tokio::sync::Mutex::new(input),
-            terminal,
+            streams: Mutex::new(streams),
+            writing: tokio::sync::Mutex::default(),
+            unfed: Mutex::default(),
+            deadline,
+            ending: OnceLock::new(),
             stops,
         };
-        Ok((
-            proc,
-            Care {
-                sources,
-                stops: stops_in,
-                deadline,
-            },
-        ))
+        (proc, stops_in)
     }
 
     /// Reads its output and waits for its end; returns when the result stands. Output that others still hold open
     /// goes on being kept afterwards.
-    pub(crate) async fn look_after(self: Arc<Self>, care: Care) {
-        for (stream, source) in care.sources {
-            tokio::spawn(Arc::clone(&self).pump(stream, source));
-        }
-        let mut stops = care.stops;
-        let grace = tokio::select! {
-            () = self.natural_end() => None,
-            Some(grace) = stops.recv() => Some(grace),
-            grace = deadline(care.deadline) => {
-                self.state.send_modify(|state| state.timed_out = true);
-                Some(grace)
+    pub(crate) async fn look_after(self: Arc<Self>, mut stops: Stops) {
+        self.read_on();
+        // One that was told to end by the boxd before this one is not told again.
+        if self.ending.get().is_none() {
+            let grace = tokio::select! {
+                () = self.natural_end() => None,
+                Some(grace) = stops.recv() => Some(grace),
+                grace = self.deadline() => {
+                    self.state.send_modify(|state| state.timed_out = true);
+                    Some(grace)
+                }
+            };
+            if let Some(grace) = grace {
+                self.tell_to_end(grace);
             }
-        };
-        if let Some(grace) = grace {
+        }
+        if let Some(grace) = self.ending.get() {
             self.end_group(grace, &mut stops).await;
         }
         self.state
             .send_modify(|state| state.ended = Some(Stamp::now()));
         self.close_input().await;
+    }
+
+    /// Reads what it writes, from every stream that is open.
+    fn read_on(self: &Arc<Self>) {
+        for stream in [STDOUT, STDERR] {
+            let source = self.streams().sources[stream].clone();
+            if let Some(source) = source {
+                tokio::spawn(Arc::clone(self).pump(stream, source));
+            }
+        }
     }
 
     /// What it is like now.
@@ -247,7 +227,7 @@ impl Proc {
 
     /// Whether it runs on a terminal.
     pub(crate) fn has_terminal(&self) -> bool {
-        self.terminal.is_some()
+        self.streams().terminal.is_some()
     }
 
     /// Its kept output of one stream.
@@ -294,10 +274,8 @@ impl Proc {
 
     /// Sets the size of its terminal.
     pub(crate) fn resize(&self, size: Winsize) -> Result<(), Error> {
-        let terminal = self
-            .terminal
-            .as_ref()
-            .ok_or(Error::NotNow("the process has no terminal to resize"))?;
+        let terminal = self.streams().terminal.clone();
+        let terminal = terminal.ok_or(Error::NotNow("the process has no terminal to resize"))?;
         rustix::termios::tcsetwinsize(terminal.get_ref(), size)
             .map_err(|errno| Error::WriteInput(errno.into()))
     }
@@ -305,28 +283,66 @@ impl Proc {
     /// Delivers input to its terminal or to its standard input; waits while the process reads nothing.
     pub(crate) async fn write_input(&self, data: &[u8], to_terminal: bool) -> Result<(), Error> {
         let write = async {
-            match (self.input.lock().await.as_mut(), to_terminal) {
-                (Some(Input::Pipe(pipe)), false) => {
-                    pipe.write_all(data).await.map_err(Error::WriteInput)
-                }
-                (Some(Input::Pty(master)), true) => {
-                    write_all(master, data).await.map_err(Error::WriteInput)
-                }
-                (Some(Input::Pipe(_)), true) => Err(Error::NotNow(
-                    "the process has no terminal; send to its stdin",
-                )),
-                (Some(Input::Pty(_)), false) => {
-                    Err(Error::NotNow("the process has a terminal; send to the pty"))
-                }
-                (None, _) => Err(Error::NotNow(
-                    "the process was started without stdin, or its stdin is closed",
-                )),
-            }
+            let _turn = self.writing.lock().await;
+            let input = self.input(to_terminal)?;
+            input.write_all(data).await.map_err(Error::WriteInput)
         };
         tokio::select! {
             written = write => written,
             () = self.ended() => Err(Error::NotNow("the process ended before it read its input")),
         }
+    }
+
+    fn input(&self, to_terminal: bool) -> Result<Arc<Input>, Error> {
+        let input = self.streams().input.clone();
+        let words = match (input.as_deref(), to_terminal) {
+            (Some(Input::Pipe(_)), true) => "the process has no terminal; send to its stdin",
+            (Some(Input::Pty(_)), false) => "the process has a terminal; send to the pty",
+            (Some(_), _) | (None, _) => {
+                "the process was started without stdin, or its stdin is closed"
+            }
+        };
+        let fits = |input: &Arc<Input>| matches!(**input, Input::Pty(_)) == to_terminal;
+        input.filter(fits).ok_or(Error::NotNow(words))
+    }
+
+    /// Gives it what came along with it, and then the end of its input. It may end, or close its input, without taking all of
+    /// it: that is its own choice.
+    pub(crate) fn feed(self: &Arc<Self>, data: Vec<u8>) {
+        *self.unfed() = Some(data.into());
+        tokio::spawn(Arc::clone(self).go_on_feeding());
+    }
+
+    async fn go_on_feeding(self: Arc<Self>) {
+        let feeding = async {
+            let _turn = self.writing.lock().await;
+            let Ok(input) = self.input(false) else {
+                return;
+            };
+            while let Some(piece) = self.next_unfed() {
+                // Nothing is awaited between a write and its note: whoever takes over begins behind it.
+                match input.write(&piece).await {
+                    Ok(written) => {
+                        if let Some(unfed) = self.unfed().as_mut() {
+                            unfed.advance(written);
+                        }
+                    }
+                    Err(_) => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = feeding => {}
+            () = self.ended() => {}
+        }
+        self.unfed().take();
+        self.close_input().await;
+    }
+
+    fn next_unfed(&self) -> Option<Bytes> {
+        let unfed = self.unfed();
+        let left = unfed.as_ref().filter(|left| !left.is_empty())?;
+        Some(left.slice(..left.len().min(FEED_BYTES)))
     }
 
     /// Ends its standard input.
@@ -341,10 +357,11 @@ impl Proc {
     }
 
     async fn close_input(&self) {
-        self.input.lock().await.take();
+        let _turn = self.writing.lock().await;
+        self.streams().input.take();
     }
 
-    async fn pump(self: Arc<Self>, stream: usize, mut source: Source) {
+    async fn pump(self: Arc<Self>, stream: usize, source: Arc<Source>) {
         loop {
             match source.read(|data| self.kept(stream).append(data)).await {
                 Ok(0) | Err(_) => break,
@@ -354,8 +371,17 @@ impl Proc {
             }
             tokio::task::yield_now().await;
         }
+        self.streams().sources[stream] = None;
         self.kept(stream).close();
         self.state.send_modify(|state| state.eof[stream] = true);
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unfed(&self) -> MutexGuard<'_, Option<Bytes>> {
+        self.unfed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the end of program and output; when a signal ended the program, output gets a short time only.
@@ -368,13 +394,32 @@ impl Proc {
         }
     }
 
-    /// SIGTERM, then SIGKILL to the group; a member that left it by `setsid` survives (rule 12.1).
-    async fn end_group(&self, grace: Duration, stops: &mut mpsc::Receiver<Duration>) {
+    /// Waits for the deadline, if there is one, and says how much grace it gives.
+    async fn deadline(&self) -> Duration {
+        match &self.deadline {
+            Some(deadline) => {
+                deadline.left.run().await;
+                deadline.grace
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn tell_to_end(&self, grace: Duration) {
+        // Told once: nobody else sets it.
+        drop(self.ending.set(Countdown::new(grace)));
         if !grace.is_zero() {
             self.signal_group(Signal::TERM);
+        }
+    }
+
+    /// Sees to the end of a group that was told to: SIGKILL after the grace. A member that left it by `setsid` survives
+    /// (rule 12.1).
+    async fn end_group(&self, grace: &Countdown, stops: &mut Stops) {
+        if !grace.left().is_zero() {
             tokio::select! {
                 () = self.group_gone() => return,
-                () = clock::awake(grace) => {}
+                () = grace.run() => {}
                 () = impatience(stops) => {}
             }
         }
@@ -401,70 +446,8 @@ impl Proc {
     }
 }
 
-impl Source {
-    /// Waits for something to read and hands it to `take`; returns how much it was, zero at the end.
-    async fn read(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
-        loop {
-            let read = match self {
-                Self::Pipe(pipe) => {
-                    pipe.readable().await?;
-                    SCRATCH.with_borrow_mut(|buffer| {
-                        pipe.try_read(buffer).inspect(|&len| take(&buffer[..len]))
-                    })
-                }
-                Self::Pty(master) => {
-                    let mut ready = master.readable().await?;
-                    let read = ready.try_io(|master| {
-                        SCRATCH.with_borrow_mut(|buffer| {
-                            let len = rustix::io::read(master.get_ref(), &mut buffer[..])?;
-                            take(&buffer[..len]);
-                            Ok(len)
-                        })
-                    });
-                    match read {
-                        Ok(read) => read,
-                        Err(_not_ready) => continue,
-                    }
-                }
-            };
-            match read {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) => {}
-                read => return read,
-            }
-        }
-    }
-}
-
-async fn write_all(master: &AsyncFd<OwnedFd>, mut data: &[u8]) -> io::Result<()> {
-    while !data.is_empty() {
-        let mut ready = master.writable().await?;
-        match ready.try_io(|master| Ok(rustix::io::write(master.get_ref(), data)?)) {
-            Ok(Ok(written)) => data = &data[written..],
-            Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(Err(error)) => return Err(error),
-            Err(_not_ready) => {}
-        }
-    }
-    Ok(())
-}
-
-/// Waits for the deadline, if there is one, and says how much grace it gives.
-async fn deadline(deadline: Option<Deadline>) -> Duration {
-    match deadline {
-        Some(Deadline { after, grace }) => {
-            clock::awake(after).await;
-            grace
-        }
-        None => std::future::pending().await,
-    }
-}
-
 /// Waits for a request to end without grace.
-async fn impatience(stops: &mut mpsc::Receiver<Duration>) {
+async fn impatience(stops: &mut Stops) {
     while let Some(grace) = stops.recv().await {
         if grace.is_zero() {
             return;

@@ -28,6 +28,7 @@ use crate::calls::{keepalive, timeout};
 use crate::error::Error;
 use crate::follow::{Follow, follow};
 use crate::proc::Proc;
+use crate::restart::gate::Gate;
 use crate::spawn::Wiring;
 use crate::starter::{Starter, Words};
 use crate::table::Selector;
@@ -44,11 +45,12 @@ const DEFAULT_SIZE: Winsize = Winsize {
 /// The service.
 pub(crate) struct ProcessService {
     starter: Arc<Starter>,
+    gate: Arc<Gate>,
 }
 
 impl ProcessService {
-    pub(crate) fn new(starter: Arc<Starter>) -> Self {
-        Self { starter }
+    pub(crate) fn new(starter: Arc<Starter>, gate: Arc<Gate>) -> Self {
+        Self { starter, gate }
     }
 
     fn running(&self, selector: &ProcessSelector) -> Result<Arc<Proc>, Error> {
@@ -119,6 +121,7 @@ impl Process for ProcessService {
             offsets,
             keepalive: keepalive(&ctx),
             limit: timeout(&ctx)?,
+            gate: Arc::clone(&self.gate),
         };
         let events = follow(proc, options).map(|event| {
             Ok(ConnectResponse {
@@ -140,6 +143,7 @@ impl Process for ProcessService {
             offsets: [0, 0],
             keepalive: keepalive(&ctx),
             limit: None,
+            gate: Arc::clone(&self.gate),
         };
         let events = follow(proc, options).map(|event| {
             Ok(StartResponse {

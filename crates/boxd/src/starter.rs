@@ -113,10 +113,9 @@ impl Starter {
             tag: words.tag,
             background: true,
         };
-        let deadline = words.timeout.map(|after| Deadline {
-            after,
-            grace: Duration::ZERO,
-        });
+        let deadline = words
+            .timeout
+            .map(|after| Deadline::new(after, Duration::ZERO));
         let (proc, _fresh) =
             self.table
                 .start(ExecId::fresh(), &launch, words.wiring, about, deadline)?;
@@ -141,10 +140,7 @@ impl Starter {
             tag: None,
             background: line.background,
         };
-        let deadline = line.timeout.map(|after| Deadline {
-            after,
-            grace: GRACE,
-        });
+        let deadline = line.timeout.map(|after| Deadline::new(after, GRACE));
         self.table.start(
             id,
             &launch,

@@ -2,20 +2,24 @@
 //!
 //! What a process does between start and end is `proc`'s.
 
+mod handover;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use icebox_wire::boxd::UNKNOWN_EXIT;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 
 use crate::error::Error;
 use crate::id::ExecId;
-use crate::kept::Kept;
+use crate::kept::{Kept, file_of};
 use crate::launch::Launch;
-use crate::proc::{About, Deadline, Exit, GRACE, Proc, STDERR, STDOUT};
+use crate::proc::{About, Deadline, Exit, GRACE, Proc, STDERR, STDOUT, Stops};
 use crate::spawn::{Wiring, spawn};
+use crate::streams::Streams;
 
 /// The most processes that run at once. Each takes up to five of boxd's descriptors, of which 1024 are usual.
 const MAX_RUNNING: usize = 256;
@@ -68,15 +72,19 @@ struct Inner {
 
 impl Table {
     /// An empty table. Output of an earlier boxd under `state_dir` is removed: its processes are gone.
-    pub(crate) fn new(state_dir: &std::path::Path, cap_bytes: u64) -> Arc<Self> {
-        let output_dir = state_dir.join("procs");
+    pub(crate) fn new(state_dir: &Path, cap_bytes: u64) -> Arc<Self> {
+        let table = Self::at(state_dir, cap_bytes);
         // Usually there is nothing to remove.
-        drop(fs::remove_dir_all(&output_dir));
-        Arc::new(Self {
-            output_dir,
+        drop(fs::remove_dir_all(&table.output_dir));
+        Arc::new(table)
+    }
+
+    fn at(state_dir: &Path, cap_bytes: u64) -> Self {
+        Self {
+            output_dir: state_dir.join("procs"),
             cap_bytes,
             inner: Mutex::default(),
-        })
+        }
     }
 
     /// Starts `launch` under `id`, or finds the one that has the id already (then true).
@@ -96,20 +104,25 @@ impl Table {
             return Err(Error::TooMany(MAX_RUNNING));
         }
         let started = spawn(launch, wiring)?;
-        let dir = self.output_dir.join(id.to_string());
-        let kept = ["stdout", "stderr"].map(|name| Kept::new(dir.join(name), self.cap_bytes));
-        let made = Proc::new(id, started.pid, started.ends, about, kept, deadline);
-        let (proc, care) = made.inspect_err(|_| kill_stray(started.pid))?;
+        let kept = [STDOUT, STDERR]
+            .map(|stream| Kept::new(file_of(&self.output_dir, id, stream), self.cap_bytes));
+        let streams = Streams::of_started(started.ends);
+        let streams = streams.inspect_err(|_| kill_stray(started.pid))?;
+        let (proc, stops) = Proc::new(id, started.pid, streams, about, kept, deadline);
         let proc = Arc::new(proc);
-        inner.procs.push(Arc::clone(&proc));
-        inner.by_id.insert(id, Arc::clone(&proc));
-        inner.by_pid.insert(proc.pid, Arc::clone(&proc));
-        let (table, cared) = (Arc::clone(self), Arc::clone(&proc));
-        tokio::spawn(async move {
-            Arc::clone(&cared).look_after(care).await;
-            table.retire(cared.id);
-        });
+        inner.add(&proc, true);
+        self.look_after(Arc::clone(&proc), stops);
         Ok((proc, false))
+    }
+
+    /// Sees a process through to its end, on the side.
+    fn look_after(self: &Arc<Self>, proc: Arc<Proc>, stops: Stops) {
+        let table = Arc::clone(self);
+        tokio::spawn(async move {
+            let id = proc.id;
+            proc.look_after(stops).await;
+            table.retire(id);
+        });
     }
 
     /// Reaps every child that has ended: ours get their exit recorded, orphans are only laid to rest.
@@ -234,6 +247,15 @@ impl Table {
 }
 
 impl Inner {
+    /// Adds the newest; one that was not reaped yet will be.
+    fn add(&mut self, proc: &Arc<Proc>, unreaped: bool) {
+        self.procs.push(Arc::clone(proc));
+        self.by_id.insert(proc.id, Arc::clone(proc));
+        if unreaped {
+            self.by_pid.insert(proc.pid, Arc::clone(proc));
+        }
+    }
+
     /// The oldest ended housekeeping, when there is more than is kept.
     fn old_housekeeping(&self) -> Option<usize> {
         let is_own = |id: &ExecId| {
@@ -283,6 +305,6 @@ fn exit_of(status: WaitStatus) -> Exit {
         (Some(code), _) => Exit::Code(code),
         (None, Some(signal)) => Exit::Signal(signal),
         // A wait without further options reports nothing else.
-        (None, None) => Exit::Code(-1),
+        (None, None) => Exit::Code(UNKNOWN_EXIT),
     }
 }

@@ -21,6 +21,8 @@ struct Server {
     child: Option<Child>,
     dir: tempfile::TempDir,
     port: u16,
+    /// The daemon that its boxes get, where that is not the usual one.
+    boxd: Option<PathBuf>,
 }
 
 impl Server {
@@ -31,6 +33,7 @@ impl Server {
             // Where the images can share files with the system: /tmp may be another file system.
             dir: tempfile::tempdir_in("/var/tmp").expect("a folder"),
             port: port.expect("a free port").port(),
+            boxd: None,
         };
         server.run().expect("the server starts");
         server
@@ -43,6 +46,7 @@ impl Server {
             .arg("--data")
             .arg(self.dir.path())
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .envs(self.boxd.iter().map(|boxd| ("ICEBOX_BOXD", boxd)))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -472,6 +476,81 @@ fn box_cli_a_shell_is_a_terminal_that_freezes_and_goes_on() {
         server.prints(&["stop", "web"]);
     }
     assert!(server.end(), "it ends well");
+}
+
+/// What is told of the box's first process: which program it is.
+fn executed(server: &Server) -> String {
+    server.prints(&["exec", "web", "--", "sha256sum < /proc/1/exe"])
+}
+
+#[test]
+fn box_cli_jobs_outlive_a_new_boxd() {
+    let mut server = Server::start();
+    server.prints(&["start", "--name", "web"]);
+    let old = executed(&server);
+
+    // A server with another boxd takes over, and the box keeps its own until it is renewed.
+    let boxd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/boxd/boxd");
+    let mut other = fs::read(boxd).expect("boxd is built");
+    other.extend(b"another");
+    let other_boxd = server.dir.path().join("another-boxd");
+    fs::write(&other_boxd, other).expect("written");
+    fs::set_permissions(&other_boxd, fs::Permissions::from_mode(0o755)).expect("ours");
+    server.boxd = Some(other_boxd);
+    assert!(server.end(), "it ends well");
+    server.run().expect("the server starts again");
+    assert_eq!(executed(&server), old);
+
+    let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.05; done");
+    let job = format!("echo begun; {}; echo over; exit 5", until("end"));
+    let job = server.prints(&["exec", "web", "--background", "--", &job]);
+    server.prints(&["exec", "web", "--background", "--", &until("never")]);
+    let waiting = format!("{}; echo waited; exit 6", until("end"));
+    let waiting = server
+        .icebox(&["exec", "web", "--", &waiting])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut shell = Terminal::run(server.icebox(&["shell", "web"]));
+    shell.type_in("echo at-$((40 + 2))\r");
+    shell.shows("at-42");
+    let pids = "pgrep -f 'until \\[ -e (end|never)' | sort -n";
+    let before = server.prints(&["exec", "web", "--", pids]);
+    assert_eq!(before.lines().count(), 3, "{before}");
+    for round in 3..5 {
+        let renewed = server.prints(&["renew", "web"]);
+        assert!(renewed.contains("web: awake because"), "{renewed}");
+        assert_ne!(executed(&server), old);
+        shell.type_in(&format!("echo at-$((40 + {round}))\r"));
+        shell.shows(&format!("at-4{round}"));
+    }
+    assert_eq!(
+        server.prints(&["exec", "web", "--", pids]),
+        before,
+        "the same processes"
+    );
+    server.prints(&["exec", "web", "--", "touch end"]);
+    shell.type_in("exit\r");
+    shell.ends(0);
+    let waited = waiting.and_then(Child::wait_with_output).expect("it ends");
+    assert_eq!(
+        (waited.status.code(), texts(&waited).0.as_str()),
+        (Some(6), "waited\n")
+    );
+    let output = server.prints(&["logs", "--follow", "web", job.trim()]);
+    assert_eq!(output, "begun\nover\n");
+    assert!(server.prints(&["ps", "web"]).contains("exit code 5"));
+
+    // It is one like any other afterwards.
+    let frozen = server.prints(&["freeze", "web"]);
+    assert!(frozen.contains("on disk"), "{frozen}");
+    let after = server.prints(&["exec", "web", "--", pids]);
+    assert!(
+        before.lines().any(|pid| pid == after.trim()),
+        "{after} of {before}"
+    );
+    server.prints(&["stop", "web"]);
+    assert!(server.end(), "it ends well");
+    assert_eq!(mounts_in(server.dir.path()), Vec::<String>::new());
 }
 
 /// A folder for a demo that is not there yet, in one that goes with the test.

@@ -1,4 +1,4 @@
-//! The named steps of boot, freeze, thaw, release and destroy: where a test may cut the server off, and
+//! The named steps of boot, freeze, thaw, release, renew and destroy: where a test may cut the server off, and
 //! the trace it reads afterwards. Owns no decision; without its two variables set it costs a branch.
 //!
 //! `ICEBOX_STEP_TRACE=<file>` appends one line a step. `ICEBOX_CRASH_AT=<step>` ends this process with
@@ -71,6 +71,9 @@ pub const STEPS: &[&str] = &[
     "release.begun",
     "release.running",
     "release.answered",
+    "renew.mounted",
+    "renew.restarted",
+    "renew.settled",
     "destroy.killed",
     "destroy.unmounted",
     "destroy.removed",

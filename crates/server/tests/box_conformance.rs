@@ -175,6 +175,7 @@ cases! {
     box_exited_tells: "exited_tells_of_the_end",
     box_unknown_is_gone: "unknown_boxes_are_gone",
     box_running_is_never_thawed_over: "a_running_box_is_never_thawed_over",
+    box_renewed: "a_renewed_box_goes_on",
     box_snapshot_with_memory: "a_snapshot_holds_files_and_memory",
     box_snapshot_of_files: "a_snapshot_of_files_boots_cold",
     box_snapshot_when: "a_snapshot_needs_a_box_that_stands_still",

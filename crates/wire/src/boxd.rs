@@ -22,6 +22,9 @@ pub use connectrpc::{ConnectError, ErrorCode};
 /// The TCP port boxd listens on in every box.
 pub const PORT: u16 = 49983;
 
+/// The exit code of a program that ended while boxd restarted, if it cannot be known any more. Programs have none below 0.
+pub const UNKNOWN_EXIT: i32 = -1;
+
 /// How many idle connections a [`Transport`] keeps.
 const MAX_IDLE: usize = 8;
 

@@ -17,4 +17,5 @@ mod generated {
 }
 
 pub use generated::filesystem;
+pub use generated::icebox::boxd::handover::v1 as handover;
 pub use generated::process;

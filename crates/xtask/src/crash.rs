@@ -1,4 +1,4 @@
-//! The crash matrix: the server, CRIU, or both are killed at every step of start, freeze, thaw, stop, restore and
+//! The crash matrix: the server, CRIU, or both are killed at every step of start, freeze, thaw, stop, restore, renew and
 //! snapshots, on real boxes. Afterwards each box is ready, frozen with a good copy, or gone on purpose; what
 //! runs in it goes on; nothing leaks.
 
@@ -34,7 +34,7 @@ pub struct Cell {
     pub step: &'static str,
     /// Who is killed there.
     pub victim: Victim,
-    /// What is under way: `start`, `freeze`, `thaw`, `stop`, `restore`; `begin`: a start from a snapshot; `save` and `unsave`:
+    /// What is under way: `start`, `freeze`, `thaw`, `stop`, `restore`, `renew`; `begin`: a start from a snapshot; `save` and `unsave`:
     /// a snapshot is made or removed.
     pub act: &'static str,
 }
@@ -49,6 +49,7 @@ pub fn cells() -> Vec<Cell> {
             Some("save") => &["save"],
             Some("unsave") => &["unsave"],
             Some("freeze" | "evict") => &["freeze"],
+            Some("renew") => &["renew"],
             Some("thaw" | "release") => &["thaw", "restore"],
             Some(_) | None => &["stop"],
         };
@@ -118,6 +119,7 @@ pub fn run_cell(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
         "save" => crash_in_save(instance, cell),
         "unsave" => crash_in_unsave(instance, cell),
         "freeze" => crash_in_freeze(instance, cell),
+        "renew" => crash_in_renew(instance, cell),
         "restore" => crash_in_thaw(instance, cell, stop_by_rule, restore),
         _ => crash_in_thaw(instance, cell, |_, _| Ok(()), wake),
     }
@@ -156,6 +158,18 @@ fn crash_in_freeze(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     drop(instance.ask("POST", &format!("/v1/boxes/{id}/freeze"), Some(&json!({}))));
     struck(instance, cell)?;
     instance.wait_for_status(&id, &["frozen", "ready"])?;
+    goes_on(instance, &id, &before)
+}
+
+fn crash_in_renew(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    let (id, before) = box_with_witness(instance)?;
+    instance.stop()?;
+    arm(instance, cell)?;
+    let path = format!("/v1/boxes/{id}/renew");
+    drop(instance.ask("POST", &path, Some(&json!({}))));
+    struck(instance, cell)?;
+    instance.wait_for_status(&id, &["ready"])?;
+    instance.post(&path, json!({}))?;
     goes_on(instance, &id, &before)
 }
 

@@ -41,6 +41,11 @@ fn box_stop_survives_a_crash_at_every_step() {
 }
 
 #[test]
+fn box_renew_survives_a_crash_at_every_step() {
+    check("renew");
+}
+
+#[test]
 fn box_begin_survives_a_crash_at_every_step() {
     check("begin");
 }

@@ -27,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::refusal::{refusal, refuse};
 pub(crate) use self::service::FilesystemService;
+pub(crate) use self::watchers::Watchers;
 use crate::error::Error;
 use crate::settings::Settings;
 

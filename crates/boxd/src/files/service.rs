@@ -21,19 +21,22 @@ use super::watch::What;
 use super::watchers::{Watchers, follow};
 use crate::access::acting_user;
 use crate::calls;
+use crate::restart::gate::Gate;
 use crate::settings::Settings;
 
 /// The service.
 pub(crate) struct FilesystemService {
     settings: Arc<Settings>,
-    watchers: Watchers,
+    watchers: Arc<Watchers>,
+    gate: Arc<Gate>,
 }
 
 impl FilesystemService {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, watchers: Arc<Watchers>, gate: Arc<Gate>) -> Self {
         Self {
             settings,
-            watchers: Watchers::default(),
+            watchers,
+            gate,
         }
     }
 
@@ -133,7 +136,8 @@ impl Filesystem for FilesystemService {
         };
         let (keepalive, limit) = (calls::keepalive(&ctx), calls::timeout(&ctx)?);
         let events = self.watchers.start(acting, what).await?;
-        let messages = follow(events, keepalive, limit).map(|event| {
+        let gate = Arc::clone(&self.gate);
+        let messages = follow(events, keepalive, limit, gate).map(|event| {
             Ok(WatchDirResponse {
                 event: Some(event?),
                 ..Default::default()

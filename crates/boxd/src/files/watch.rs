@@ -317,8 +317,10 @@ impl Watch {
                 Err(_) if !is_root => continue,
                 Err(errno) => return Err(Error::file("watch", &path)(errno)),
             };
-            self.dirs.insert(wd, dir.clone());
-            if self.what.recursive {
+            let before = self.dirs.insert(wd, dir.clone());
+            // One that was found before the kernel told of it has the watch that it had: all in it is known or will be told.
+            let is_new = before.as_ref() != Some(&dir);
+            if self.what.recursive && is_new {
                 self.look_into(wd, &dir, announce, events, &mut todo);
             }
         }
@@ -378,4 +380,35 @@ fn flags(is_root: bool) -> WatchFlags {
 
 fn owned(name: &CStr) -> OsString {
     OsStr::from_bytes(name.to_bytes()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What happens when a directory comes between the watch on the one above and the look into that.
+    #[test]
+    fn a_directory_that_was_found_before_it_was_told_of_is_told_once() {
+        let root = tempfile::tempdir().expect("a folder");
+        let what = What {
+            root: root.path().to_owned(),
+            recursive: true,
+            include_entry: false,
+            allow_network_mounts: true,
+        };
+        let mut watch = Watch::begin(what).expect("watches");
+        let above = *watch.dirs.keys().next().expect("the root's");
+        fs::create_dir_all(root.path().join("found/below")).expect("made");
+        let mut events = Vec::new();
+        watch.look_into(above, Path::new(""), true, &mut events, &mut Vec::new());
+        watch
+            .add("found".into(), &mut events, true)
+            .expect("watches");
+        events.extend(watch.read().expect("the kernel tells"));
+        let names: Vec<_> = events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, ["found", "found/below"]);
+        fs::write(root.path().join("found/below/file"), "").expect("written");
+        let told = watch.read().expect("the kernel tells");
+        assert_eq!(told[0].name, "found/below/file");
+    }
 }

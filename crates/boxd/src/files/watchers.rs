@@ -1,6 +1,6 @@
 //! All watchers of the box: the tasks that read them, those a client asks for by id, and how many there may be.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use futures_util::{Stream, stream};
 use icebox_wire::filesystem::__buffa::oneof::watch_dir_response::Event;
 use icebox_wire::filesystem::FilesystemEvent;
 use icebox_wire::filesystem::watch_dir_response::{KeepAlive, StartEvent};
+use icebox_wire::handover::{Handover, Watcher};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -20,6 +21,7 @@ use super::watch::{Watch, What, lost};
 use crate::clock;
 use crate::error::Error;
 use crate::id::ExecId;
+use crate::restart::gate::{AWAY, Gate};
 
 /// The most watchers at once, of both kinds.
 const MAX_WATCHERS: usize = 64;
@@ -41,8 +43,21 @@ pub(crate) struct Events {
 
 /// One that a client asks by id.
 struct Kept {
+    /// Taken from `events` already.
+    waiting: VecDeque<FilesystemEvent>,
     events: Events,
     asked: Instant,
+}
+
+impl Kept {
+    /// Takes over what came, as far as there is room.
+    fn gather(&mut self) {
+        while self.waiting.len() < MAX_EVENTS
+            && let Ok(event) = self.events.receiver.try_recv()
+        {
+            self.waiting.push_back(event);
+        }
+    }
 }
 
 /// All watchers.
@@ -61,6 +76,38 @@ impl Default for Watchers {
 }
 
 impl Watchers {
+    /// Adds what the next boxd has to know of those that are kept.
+    pub(crate) fn leave(&self, to: &mut Handover) {
+        let mut kept = self.lock();
+        let watchers = kept.iter_mut().map(|(id, kept)| {
+            kept.gather();
+            Watcher {
+                id: id.clone(),
+                events: kept.waiting.iter().cloned().collect(),
+                ..Default::default()
+            }
+        });
+        to.watchers = watchers.collect();
+    }
+
+    /// Those that the boxd before this one left. They tell what they had seen, and then that they missed the rest.
+    pub(crate) fn take_over(handover: &mut Handover) -> Self {
+        let watchers = Self::default();
+        for watcher in std::mem::take(&mut handover.watchers) {
+            let (_, receiver) = mpsc::channel(1);
+            let kept = Kept {
+                waiting: watcher.events.into_iter().collect(),
+                events: Events {
+                    receiver,
+                    lost: Arc::new(AtomicBool::new(true)),
+                },
+                asked: clock::now(),
+            };
+            watchers.lock().insert(watcher.id, kept);
+        }
+        watchers
+    }
+
     /// Begins to watch; what happens from the answer on is told. It ends when its events are dropped.
     pub(crate) async fn start(&self, acting: Acting, what: What) -> Result<Events, Error> {
         let permit = self.permit().await?;
@@ -84,6 +131,7 @@ impl Watchers {
     pub(crate) fn keep(&self, events: Events) -> String {
         let id = ExecId::fresh().to_string();
         let kept = Kept {
+            waiting: VecDeque::new(),
             events,
             asked: clock::now(),
         };
@@ -96,12 +144,8 @@ impl Watchers {
         let mut kept = self.lock();
         let kept = kept.get_mut(id).ok_or_else(|| no_watcher(id))?;
         kept.asked = clock::now();
-        let mut events = Vec::new();
-        while events.len() < MAX_EVENTS
-            && let Ok(event) = kept.events.receiver.try_recv()
-        {
-            events.push(event);
-        }
+        kept.gather();
+        let events: Vec<_> = kept.waiting.drain(..).collect();
         if events.is_empty() && kept.events.lost.load(Ordering::Relaxed) {
             return Err(lost());
         }
@@ -203,6 +247,7 @@ struct Follower {
     events: Events,
     keepalive: Duration,
     limit: Pin<Box<dyn Future<Output = ()> + Send>>,
+    gate: Arc<Gate>,
     phase: Phase,
 }
 
@@ -214,15 +259,17 @@ enum Phase {
 
 type Item = Result<Event, ConnectError>;
 
-/// Start, then events and keepalives, until the client leaves, `limit` comes, or events are lost.
+/// Start, then events and keepalives, until the client leaves, `limit` comes, events are lost, or boxd restarts.
 pub(crate) fn follow(
     events: Events,
     keepalive: Duration,
     limit: Option<Duration>,
+    gate: Arc<Gate>,
 ) -> impl Stream<Item = Item> + Send {
     let follower = Follower {
         events,
         keepalive,
+        gate,
         limit: match limit {
             Some(limit) => Box::pin(clock::awake(limit)),
             None => Box::pin(std::future::pending()),
@@ -255,6 +302,7 @@ impl Follower {
                 None => Some(Err(lost().into())),
             },
             () = &mut self.limit => Some(Err(ConnectError::deadline_exceeded("watching timed out"))),
+            () = self.gate.closed() => Some(Err(ConnectError::unavailable(AWAY))),
             () = tokio::time::sleep(self.keepalive) => Some(Ok(KeepAlive::default().into())),
         }
     }

@@ -1,10 +1,12 @@
 //! One boxd for one test, ended with everything it started when the test is over.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use icebox_wire::boxd::{
@@ -16,6 +18,9 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
+/// The program that is tested.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_boxd");
+
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -24,7 +29,7 @@ pub(crate) struct Boxd {
     child: Child,
     pub(crate) addr: SocketAddr,
     pub(crate) dir: TempDir,
-    transport: Transport,
+    transport: Mutex<Transport>,
 }
 
 impl Boxd {
@@ -36,12 +41,13 @@ impl Boxd {
     pub(crate) fn start_with(extra: &[&str], variables: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join("work")).expect("a work directory");
+        std::os::unix::fs::symlink(PROGRAM, dir.path().join("boxd")).expect("a link");
         let (child, addr) = spawn(&dir, extra, variables);
         Self {
             child,
             addr,
             dir,
-            transport: transport_to(addr),
+            transport: Mutex::new(transport_to(addr)),
         }
     }
 
@@ -50,19 +56,40 @@ impl Boxd {
         signal(self.pid(), Signal::TERM);
         self.child.wait().expect("boxd is ours to wait for");
         (self.child, self.addr) = spawn(&self.dir, &[], variables);
-        self.transport = transport_to(self.addr);
+        self.reconnect();
+    }
+
+    /// Calls from now on go over new connections.
+    pub(crate) fn reconnect(&self) {
+        *self.transport.lock().expect("no panic") = transport_to(self.addr);
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport.lock().expect("no panic").clone()
+    }
+
+    /// Puts a shell script in the place of the program; `$BOXD` in it is the program.
+    pub(crate) fn replace_program(&self, script: &str) {
+        let (script_path, place) = (self.dir.path().join("script"), self.dir.path().join("boxd"));
+        std::fs::write(
+            &script_path,
+            format!("#!/bin/sh\nBOXD={PROGRAM}\n{script}\n"),
+        )
+        .expect("a script");
+        std::fs::set_permissions(&script_path, Permissions::from_mode(0o755)).expect("a mode");
+        std::fs::rename(&script_path, &place).expect("in its place");
     }
 
     pub(crate) fn own(&self) -> Client {
-        client(&self.transport)
+        client(&self.transport())
     }
 
     pub(crate) fn process(&self) -> ProcessClient {
-        process_client(&self.transport)
+        process_client(&self.transport())
     }
 
     pub(crate) fn files(&self) -> FilesystemClient {
-        filesystem_client(&self.transport)
+        filesystem_client(&self.transport())
     }
 
     /// A path in the work directory, which the test may fill.
@@ -134,7 +161,7 @@ impl Boxd {
 }
 
 fn spawn(dir: &TempDir, extra: &[&str], variables: &[(&str, &str)]) -> (Child, SocketAddr) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_boxd"))
+    let mut child = Command::new(dir.path().join("boxd"))
         .args([
             "--listen",
             "127.0.0.1:0",

@@ -14,6 +14,7 @@ mod latency;
 mod output;
 mod processes;
 mod reaping;
+mod restart;
 mod tree;
 mod uploads;
 mod watching;

@@ -43,7 +43,7 @@ fn pid(pid: u32) -> ProcessSelector {
     }
 }
 
-fn tag(tag: &str) -> ProcessSelector {
+pub(crate) fn tag(tag: &str) -> ProcessSelector {
     ProcessSelector {
         selector: Some(Selector::Tag(tag.to_owned())),
         ..Default::default()
@@ -57,7 +57,7 @@ fn stdin(data: &str) -> ProcessInput {
     }
 }
 
-fn typed(data: &str) -> ProcessInput {
+pub(crate) fn typed(data: &str) -> ProcessInput {
     ProcessInput {
         input: Some(Input::Pty(data.into())),
         ..Default::default()
@@ -80,20 +80,22 @@ macro_rules! next {
     }};
 }
 
+pub(crate) use next;
+
 /// What a whole stream held.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     pid: u32,
     pub(crate) stdout: Vec<u8>,
     stderr: Vec<u8>,
-    terminal: Vec<u8>,
+    pub(crate) terminal: Vec<u8>,
     largest: usize,
     keepalives: usize,
     end: Option<EndEvent>,
 }
 
 impl Whole {
-    fn take(&mut self, event: ProcessEvent) {
+    pub(crate) fn take(&mut self, event: ProcessEvent) {
         assert!(self.end.is_none(), "nothing follows the end");
         match event.event.expect("one of the events") {
             Event::Start(start) => self.pid = start.pid,

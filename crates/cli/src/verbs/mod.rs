@@ -19,6 +19,7 @@ mod open;
 mod project;
 mod ps;
 mod queue;
+mod renew;
 mod restore;
 mod scene;
 mod secret;
@@ -69,6 +70,7 @@ pub(crate) enum Verb {
     Dashboard(dashboard::Dashboard),
     Freeze(freeze::Freeze),
     Wake(wake::Wake),
+    Renew(renew::Renew),
     Stop(stop::Stop),
     Restore(restore::Restore),
     Secret(secret::Secret),
@@ -107,6 +109,7 @@ impl Verb {
             Self::Dashboard(verb) => verb.run(),
             Self::Freeze(verb) => verb.run(),
             Self::Wake(verb) => verb.run(),
+            Self::Renew(verb) => verb.run(),
             Self::Stop(verb) => verb.run(),
             Self::Restore(verb) => verb.run(),
             Self::Secret(verb) => verb.run(),
@@ -143,6 +146,7 @@ impl Verb {
             Self::Dashboard(verb) => verb.remote.json,
             Self::Freeze(verb) => verb.many.remote.json,
             Self::Wake(verb) => verb.many.remote.json,
+            Self::Renew(verb) => verb.many.remote.json,
             Self::Stop(verb) => verb.many.remote.json,
             Self::Restore(verb) => verb.remote.json,
             Self::Fork(verb) => verb.remote.json,
@@ -179,6 +183,7 @@ impl Verb {
             | Self::Dashboard(_)
             | Self::Freeze(_)
             | Self::Wake(_)
+            | Self::Renew(_)
             | Self::Stop(_)
             | Self::Restore(_)
             | Self::Secret(_)

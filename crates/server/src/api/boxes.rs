@@ -122,6 +122,16 @@ pub(super) async fn wake(
     app.describe(&caller, &view).await.map(Json)
 }
 
+pub(super) async fn renew(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<BoxView>, Trouble> {
+    let view = app.commands.renew(&caller, &id).await?;
+    app.describe(&caller, &view).await.map(Json)
+}
+
 pub(super) async fn stop(
     State(app): State<App>,
     caller: Caller,

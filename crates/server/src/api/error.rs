@@ -40,6 +40,7 @@ fn on_the_wire(kind: Kind) -> (StatusCode, &'static str) {
         Kind::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, "no_capacity"),
         Kind::WakeFailed => (StatusCode::SERVICE_UNAVAILABLE, "wake_failed"),
         Kind::FreezeFailed => (StatusCode::SERVICE_UNAVAILABLE, "freeze_failed"),
+        Kind::RenewFailed => (StatusCode::CONFLICT, "renew_failed"),
         Kind::EgressFailed => (StatusCode::SERVICE_UNAVAILABLE, "egress_failed"),
         Kind::NotReady => (StatusCode::CONFLICT, "not_ready"),
         Kind::SnapshotFailed => (StatusCode::CONFLICT, "snapshot_failed"),
@@ -89,6 +90,7 @@ pub(super) fn meaning(kind: Kind) -> &'static str {
         Kind::EgressFailed => {
             "What the box may reach outside could not be made; it runs and reaches nothing outside."
         }
+        Kind::RenewFailed => "The box goes on with the daemon that it has.",
         Kind::NotReady => "The command ended before it was up.",
         Kind::SnapshotFailed => "The snapshot could not be made; the box goes on as before.",
         Kind::StartFailed => "The box could not be started.",

@@ -2,6 +2,7 @@
 //! asked.
 
 use icebox_lifecycle::BoxId;
+use icebox_wire::boxd::UNKNOWN_EXIT;
 use icebox_wire::rest::ProcView;
 
 use super::exec::output_url;
@@ -11,6 +12,10 @@ use crate::store::StoredStep;
 /// What is said of a command that nothing but the record knows: its box began anew without it.
 const WITH_ITS_BOX: &str =
     "its box stopped running under it, and began anew from its files if it came back";
+
+/// What is said of one that nobody saw the end of.
+const WHILE_RESTARTING: &str =
+    "it ended while the box's daemon restarted, and nobody knows how; what it wrote is kept";
 
 /// What a shell exits with when SIGKILL ended its program.
 const KILLED: i32 = 137;
@@ -31,6 +36,8 @@ impl Commands {
     pub(super) async fn explain(&self, id: BoxId, proc: &mut ProcView) {
         if proc.timed_out {
             proc.end_reason = Some("its deadline came".to_owned());
+        } else if proc.exit_code == Some(UNKNOWN_EXIT) {
+            proc.end_reason = Some(WHILE_RESTARTING.to_owned());
         } else if proc.signal.as_deref() == Some("SIGKILL") || proc.exit_code == Some(KILLED) {
             let killed = self.memory_kills(id).await;
             proc.end_reason =

@@ -11,7 +11,8 @@ use icebox_wire::rest::{PatchRequest, WakeRequest};
 use tokio::sync::oneshot;
 
 use super::trouble::{Kind, Trouble};
-use super::{Caller, Commands, ask, check, room};
+use super::{Caller, Commands, ask, check, room, to_its_end};
+use crate::driver::DriverError;
 use crate::engine::{Admitted, Answer, Patch, Patience, PolicyChange, View};
 
 /// How long a freeze call waits for the copy.
@@ -50,6 +51,29 @@ impl Commands {
         let cold = request.cold_restart;
         self.admitted(id, &Command::Wake { cold }, patience).await?;
         self.until_ready(id).await
+    }
+
+    /// Gives a box the daemon that new boxes get. What runs in it goes on; calls that wait are made again.
+    pub async fn renew(&self, caller: &Caller, id: &str) -> Result<Arc<View>, Trouble> {
+        let id = self.find(caller, id)?.id();
+        let (commands, caller) = (self.clone(), caller.clone());
+        to_its_end(async move {
+            let (call, answer) = commands.acting(&caller, id, true).await?;
+            let renewed = commands.0.driver.renew(id).await;
+            call.end().await;
+            let Err(error) = renewed else {
+                return Ok(answer.view);
+            };
+            let ended = match error {
+                DriverError::Gone(_) => commands.what_happened(id).await,
+                DriverError::Refused(_) | DriverError::Failed(_) => None,
+            };
+            Err(ended.unwrap_or_else(|| {
+                let words = format!("box {id} goes on with the daemon that it has: {error}");
+                Trouble::new(Kind::RenewFailed, words)
+            }))
+        })
+        .await
     }
 
     /// Stops a box for good (rules 6.6, 6.9).

@@ -1,5 +1,6 @@
 //! A terminal in a box for a person: a shell on a pty of its own. Opening one and typing in it are use; looking at it is
-//! not, so that a terminal left open lets its box freeze, shows so, and goes on when the box does (rules 3.3, 4.14).
+//! not, so that a terminal left open lets its box freeze, shows so, and goes on when the box does (rules 3.3, 4.14). What it
+//! shows is read from what the box's daemon keeps, by an offset: nothing is missed, whatever breaks off in between.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use connectrpc::client::CallOptions;
 use icebox_lifecycle::{BoxId, State};
-use icebox_wire::process::process_event::data_event::Output;
-use icebox_wire::process::process_event::{self, DataEvent, EndEvent};
+use icebox_wire::boxd::{ConnectError, OutputRequest, OutputResponse, ProcsRequest, Stream};
+use icebox_wire::process::process_event;
 use icebox_wire::process::process_input::Input;
 use icebox_wire::process::process_selector::Selector;
 use icebox_wire::process::pty::Size;
 use icebox_wire::process::{
-    ConnectRequest, PTY, ProcessConfig, ProcessEvent, ProcessInput, ProcessSelector,
-    SendInputRequest, SendSignalRequest, Signal, StartRequest, UpdateRequest,
+    PTY, ProcessConfig, ProcessInput, ProcessSelector, SendInputRequest, SendSignalRequest, Signal,
+    StartRequest, UpdateRequest,
 };
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::exec::{QUICK, said};
@@ -27,8 +28,12 @@ use crate::engine::View;
 
 /// Terminals at a time, of all accounts together.
 pub(super) const MOST: usize = 128;
-/// Pieces of output that wait for a slow reader before the shell does.
+/// Pieces of output that wait for a slow reader; the rest waits in the box.
 const PIECES: usize = 16;
+/// The most output a piece is.
+const PIECE_BYTES: u32 = 64 * 1024;
+/// How long the daemon waits for more of it before it says that there is none.
+const MORE_WITHIN: Duration = Duration::from_secs(30);
 /// How long to leave a daemon alone that broke off while its box runs.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often such a daemon is asked again in a row.
@@ -87,10 +92,9 @@ pub struct Screen {
 struct Shell {
     id: BoxId,
     pid: u32,
+    exec_id: Arc<str>,
     /// What the box's daemon asks for, if it asks for anything.
     token: Option<Arc<str>>,
-    /// Whether its output is followed: what it says before that is shown to nobody.
-    followed: watch::Sender<bool>,
 }
 
 impl Shell {
@@ -158,27 +162,9 @@ impl Commands {
             pty: pty(size).into(),
             ..StartRequest::default()
         };
-        let started = self.0.boxds.processes(id);
-        let started = started.start_with_options(request, options(token)).await;
-        let begun = async {
-            let mut stream = started.map_err(|error| said(&error))?;
-            let first = stream.message().await.map_err(|error| said(&error))?;
-            let first = first.map(|message| message.to_owned_message());
-            let begun = first.and_then(|first| event(&first.event).cloned());
-            let Some(process_event::Event::Start(begun)) = begun else {
-                return Err(Trouble::internal(&"the daemon began no shell"));
-            };
-            Ok((stream, begun.pid))
-        }
-        .await;
+        let begun = self.begin_shell(id, request, token).await;
         call.end().await;
-        let (mut stream, pid) = begun?;
-        let shell = Shell {
-            id,
-            pid,
-            token: token.map(Into::into),
-            followed: watch::Sender::new(true),
-        };
+        let shell = begun?;
         let (say, heard) = mpsc::channel(PIECES);
         let keys = Keyboard {
             commands: self.clone(),
@@ -186,15 +172,7 @@ impl Commands {
             shell: shell.clone(),
         };
         let commands = self.clone();
-        let pump = tokio::spawn(async move {
-            while let Ok(Some(message)) = stream.message().await {
-                let message = message.to_owned_message();
-                if !tell(event(&message.event), &say).await {
-                    return;
-                }
-            }
-            commands.follow_shell(&shell, &say).await;
-        });
+        let pump = tokio::spawn(async move { commands.follow_shell(&shell, &say).await });
         Ok(Terminal {
             keys,
             screen: Screen {
@@ -205,43 +183,95 @@ impl Commands {
         })
     }
 
-    /// Follows a shell that broke off: until its box runs again, and then on, to its end.
+    /// Starts it, and finds out what the daemon calls it.
+    async fn begin_shell(
+        &self,
+        id: BoxId,
+        request: StartRequest,
+        token: Option<&str>,
+    ) -> Result<Shell, Trouble> {
+        let no_shell = || Trouble::internal(&"the daemon began no shell");
+        let processes = self.0.boxds.processes(id);
+        let started = processes.start_with_options(request, options(token)).await;
+        let mut stream = started.map_err(|error| said(&error))?;
+        let first = stream.message().await.map_err(|error| said(&error))?;
+        let first = first.map(|message| message.to_owned_message());
+        let pid = match first.as_ref().and_then(|first| first.event.event.as_ref()) {
+            Some(process_event::Event::Start(begun)) => begun.pid,
+            Some(_) | None => return Err(no_shell()),
+        };
+        let options = CallOptions::default().with_timeout(QUICK);
+        let client = self.0.boxds.client(id);
+        let procs = client
+            .procs_with_options(ProcsRequest::default(), options)
+            .await;
+        let procs = procs.map_err(|error| said(&error))?.into_owned().procs;
+        // The newest comes first.
+        let found = procs.into_iter().find(|proc| proc.pid == pid);
+        Ok(Shell {
+            id,
+            pid,
+            exec_id: found.ok_or_else(no_shell)?.exec_id.into(),
+            token: token.map(Into::into),
+        })
+    }
+
+    /// Follows a shell to its end, through everything that breaks off meanwhile.
     async fn follow_shell(&self, shell: &Shell, say: &mpsc::Sender<Heard>) {
-        let mut tries = 0;
+        let (mut offset, mut tries) = (0, 0);
         while tries < TRIES {
-            tries += 1;
-            shell.followed.send_replace(false);
-            let Some(slept) = self.until_running(shell.id, say).await else {
-                return;
+            let more = tokio::select! {
+                more = self.more_of(shell, offset) => more,
+                () = say.closed() => return,
             };
-            if slept {
-                tries = 0;
-            }
-            let request = ConnectRequest {
-                process: shell.selector().into(),
-                ..ConnectRequest::default()
-            };
-            let client = self.0.boxds.processes(shell.id);
-            match client.connect_with_options(request, shell.options()).await {
-                Ok(mut stream) => {
-                    while let Ok(Some(message)) = stream.message().await {
-                        tries = 0;
-                        // The first one says that it is connected.
-                        shell.followed.send_replace(true);
-                        let message = message.to_owned_message();
-                        if !tell(event(&message.event), say).await {
-                            return;
-                        }
+            match more {
+                Ok(more) => {
+                    (offset, tries) = (more.next_offset, 0);
+                    let over = more.eof;
+                    let piece = Heard::Output(more.data.into());
+                    if piece != Heard::Output(Bytes::new()) && say.send(piece).await.is_err() {
+                        return;
+                    }
+                    if over {
+                        let exit_code = self.exit_code(shell).await;
+                        let _ = say.send(Heard::Ended { exit_code }).await;
+                        return;
                     }
                 }
                 Err(error) if said(&error).kind == Kind::NotFound => {
                     let _ = say.send(Heard::Ended { exit_code: None }).await;
                     return;
                 }
-                Err(_) => {}
+                Err(_) => match self.until_running(shell.id, say).await {
+                    None => return,
+                    Some(true) => tries = 0,
+                    Some(false) => {
+                        tries += 1;
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                },
             }
-            tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    async fn more_of(&self, shell: &Shell, offset: u64) -> Result<OutputResponse, ConnectError> {
+        let request = OutputRequest {
+            exec_id: shell.exec_id.to_string(),
+            stream: Stream::STREAM_STDOUT.into(),
+            offset,
+            max_bytes: PIECE_BYTES,
+            wait_ms: u64::try_from(MORE_WITHIN.as_millis()).unwrap_or(u64::MAX),
+            ..OutputRequest::default()
+        };
+        let options = CallOptions::default().with_timeout(MORE_WITHIN + QUICK);
+        let client = self.0.boxds.client(shell.id);
+        let more = client.output_with_options(request, options).await?;
+        Ok(more.into_owned())
+    }
+
+    async fn exit_code(&self, shell: &Shell) -> Option<i32> {
+        let ended = self.0.boxds.wait(shell.id, &shell.exec_id, QUICK).await;
+        ended.ok().flatten()?.exit_code
     }
 
     /// Waits until the box runs: whether it did not before. `None` when it never will, or nobody listens any more.
@@ -283,41 +313,6 @@ impl Commands {
     }
 }
 
-fn event(event: &impl std::ops::Deref<Target = ProcessEvent>) -> Option<&process_event::Event> {
-    event.event.as_ref()
-}
-
-/// Passes an event on; `false` when it was the last, or nobody listens.
-async fn tell(event: Option<&process_event::Event>, say: &mpsc::Sender<Heard>) -> bool {
-    let heard = match event {
-        Some(process_event::Event::Data(data)) => match output(data) {
-            Some(bytes) => Heard::Output(bytes),
-            None => return true,
-        },
-        Some(process_event::Event::End(end)) => {
-            let exit_code = exit_code(end);
-            let _ = say.send(Heard::Ended { exit_code }).await;
-            return false;
-        }
-        Some(process_event::Event::Start(_) | process_event::Event::Keepalive(_)) | None => {
-            return true;
-        }
-    };
-    say.send(heard).await.is_ok()
-}
-
-fn output(data: &DataEvent) -> Option<Bytes> {
-    match data.output.as_ref()? {
-        Output::Pty(bytes) | Output::Stdout(bytes) | Output::Stderr(bytes) => {
-            Some(bytes.clone().into())
-        }
-    }
-}
-
-fn exit_code(end: &EndEvent) -> Option<i32> {
-    end.exited.then_some(end.exit_code)
-}
-
 impl Keyboard {
     /// The shell's process id in the box.
     #[must_use]
@@ -329,9 +324,6 @@ impl Keyboard {
     pub async fn typed(&self, bytes: Vec<u8>) -> Result<(), Trouble> {
         let Shell { id, .. } = self.shell;
         let (call, _) = self.commands.acting(&self.caller, id, true).await?;
-        let mut followed = self.shell.followed.subscribe();
-        // Where nobody comes to follow it, it is typed all the same.
-        let _ = tokio::time::timeout(QUICK, followed.wait_for(|followed| *followed)).await;
         let request = SendInputRequest {
             process: self.shell.selector().into(),
             input: ProcessInput {

@@ -44,6 +44,8 @@ pub enum Kind {
     WakeFailed,
     /// The freeze failed; the box runs on (rule 4.9).
     FreezeFailed,
+    /// The box has the daemon that it had.
+    RenewFailed,
     /// What a box may reach could not be made; it reaches nothing (rule 5.12).
     EgressFailed,
     /// A command ended before it was up.
@@ -122,6 +124,7 @@ impl Trouble {
                 | Kind::LifetimeOver
                 | Kind::Paused
                 | Kind::NotReady
+                | Kind::RenewFailed
                 | Kind::StartFailed
                 | Kind::SnapshotFailed
                 | Kind::TooLarge

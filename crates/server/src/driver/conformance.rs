@@ -57,6 +57,7 @@ pub const CASES: &[&str] = &[
     "exited_tells_of_the_end",
     "unknown_boxes_are_gone",
     "a_running_box_is_never_thawed_over",
+    "a_renewed_box_goes_on",
     "a_snapshot_holds_files_and_memory",
     "a_snapshot_of_files_boots_cold",
     "a_snapshot_needs_a_box_that_stands_still",
@@ -85,6 +86,7 @@ pub async fn run(subject: &Subject<'_>, case: &str, id: BoxId) {
         "exited_tells_of_the_end" => subject.exited(id).await,
         "unknown_boxes_are_gone" => subject.unknown_boxes(id).await,
         "a_running_box_is_never_thawed_over" => subject.never_thawed_over(id).await,
+        "a_renewed_box_goes_on" => subject.renewed(id).await,
         "a_snapshot_holds_files_and_memory" => subject.snapshot_with_memory(id).await,
         "a_snapshot_of_files_boots_cold" => subject.snapshot_of_files(id).await,
         "a_snapshot_needs_a_box_that_stands_still" => subject.snapshot_when(id).await,
@@ -439,6 +441,34 @@ impl Subject<'_> {
             .expect("freeze");
         self.driver.evict(id, copy).await.expect("evict");
         self.expect(id, Processes::Absent, Some(copy)).await;
+    }
+
+    async fn renewed(&self, id: BoxId) {
+        self.booted(id).await;
+        self.inside.remember(id, "word").await;
+        for _ in 0..2 {
+            self.driver.renew(id).await.expect("renew");
+            let word = self.inside.recall(id).await;
+            assert_eq!(word.as_deref(), Some("word"), "its programs go on");
+        }
+        self.driver
+            .freeze(id, FreezeMode::Copy(FIRST))
+            .await
+            .expect("freeze");
+        let still = self.driver.renew(id).await;
+        assert!(matches!(still, Err(DriverError::Failed(_))), "{still:?}");
+        self.driver.evict(id, FIRST).await.expect("evict");
+        let absent = self.driver.renew(id).await;
+        assert!(matches!(absent, Err(DriverError::Gone(_))), "{absent:?}");
+        self.driver.thaw(id, FIRST).await.expect("thaw");
+        self.driver
+            .release(id, &Egress::default())
+            .await
+            .expect("release");
+        self.driver.renew(id).await.expect("renew");
+        let word = self.inside.recall(id).await;
+        assert_eq!(word.as_deref(), Some("word"), "it goes on after a thaw");
+        self.destroyed(id).await;
     }
 
     async fn destroyed(&self, id: BoxId) {

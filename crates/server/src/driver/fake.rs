@@ -373,6 +373,15 @@ impl Driver for Fake {
         Ok(self.reaches(id))
     }
 
+    async fn renew(&self, id: BoxId) -> Result<(), DriverError> {
+        let act = move |world: &mut World| match world.get(id)?.processes {
+            Processes::Running => Ok(()),
+            Processes::Stopped => Err(DriverError::Failed("it stands still".to_owned())),
+            Processes::Absent => Err(DriverError::Gone("nothing of it runs".to_owned())),
+        };
+        self.play(Step::Renew, id, act).await
+    }
+
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
         let act = move |world: &mut World| {
             if let Some(found) = world.boxes.get_mut(&id) {

@@ -54,6 +54,10 @@ pub trait Driver: Send + Sync + 'static {
     /// is left as it is. An error: it could not even be kept from what it reached before.
     async fn reach(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError>;
 
+    /// Gives a running box the daemon that new boxes get, without an end to anything that runs in it; connections to the daemon
+    /// end. An error: the box has the daemon that it had, or no processes any more.
+    async fn renew(&self, id: BoxId) -> Result<(), DriverError>;
+
     /// Removes everything of the box, or with `keep_files` everything but its files. Succeeds when there
     /// is nothing left to remove. A failing step does not skip the next ones (rule 6.11).
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError>;

@@ -118,6 +118,9 @@ impl Driver for AllFrozen {
     async fn reach(&self, _: BoxId, _: &Egress) -> Result<Reaches, DriverError> {
         Err(DriverError::Failed("not here".into()))
     }
+    async fn renew(&self, _: BoxId) -> Result<(), DriverError> {
+        Ok(())
+    }
     async fn destroy(&self, _: BoxId, _: bool) -> Result<(), DriverError> {
         Ok(())
     }

@@ -59,7 +59,8 @@ fn on_the_wire(kind: Kind) -> (StatusCode, bool) {
         | Kind::Paused
         | Kind::SnapshotFailed
         | Kind::TooMany
-        | Kind::NotReady => (StatusCode::CONFLICT, false),
+        | Kind::NotReady
+        | Kind::RenewFailed => (StatusCode::CONFLICT, false),
         Kind::UnderWay => (StatusCode::CONFLICT, true),
         Kind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, false),
         Kind::NoCapacity | Kind::WakeFailed | Kind::FreezeFailed | Kind::EgressFailed => {

@@ -14,7 +14,8 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{self, IMAGES, Manifest};
 use super::criu::{Criu, CriuError};
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While, boot, criu, fsutil, mount, watches, wayout};
+use super::renew::Executed;
+use super::{Host, Trouble, While, boot, criu, fsutil, mount, renew, watches, wayout};
 use crate::driver::FreezeMode;
 use crate::steps::reached;
 
@@ -44,25 +45,26 @@ pub(super) fn freeze(host: &Host, id: BoxId, mode: FreezeMode) -> Result<(), Tro
         FreezeMode::RamOnly => Ok(()),
         FreezeMode::Copy(copy) => {
             wayout::unplug(&paths, pid)?;
-            write_copy(host, id, copy)
+            let executed = renew::settled(host, id, pid)?;
+            write_copy(host, id, copy, &executed)
         }
     }
 }
 
-fn write_copy(host: &Host, id: BoxId, copy: CopyId) -> Result<(), Trouble> {
+fn write_copy(host: &Host, id: BoxId, copy: CopyId, executed: &Executed) -> Result<(), Trouble> {
     let criu = host
         .criu
         .as_ref()
         .map_err(|why| Trouble::Refused(why.clone()))?;
     let paths = host.paths.of(id);
-    let record = host.record(id)?;
     remove_other_copies(&paths, copy)?;
     require_room(host, id)?;
     let tmp = paths.copy_tmp(copy);
-    dump(host, id, criu, &tmp)?;
+    dump(host, id, criu, executed.place, &tmp)?;
     reached("freeze.dumped", None);
     let files = sync_and_sum(&paths, &tmp)?;
     reached("freeze.synced", None);
+    let record = &executed.record;
     let manifest = Manifest::new(host.facts.clone(), &record.image, &record.boxd, files);
     manifest
         .write(&tmp)
@@ -108,7 +110,7 @@ fn sync_files(paths: &BoxPaths) -> io::Result<()> {
     Ok(())
 }
 
-fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> {
+fn dump(host: &Host, id: BoxId, criu: &Criu, boxd: &str, tmp: &Path) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
     let mut held_watches = Vec::new();
@@ -118,7 +120,7 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> 
         fs::create_dir_all(&images).map_err(|e| no_room_or("make the copy's folder", e))?;
         let pid1 = host.require_first_process(id)?;
         let running = criu
-            .dump(&paths, &cgroup, pid1, &images)
+            .dump(&paths, &cgroup, pid1, boxd, &images)
             .when("start CRIU")?;
         reached("freeze.dumping", Some(running.pid()));
         let dumped = running.wait();

@@ -128,6 +128,13 @@ impl Images {
         self.paths.boxd().join(sum).join("boxd")
     }
 
+    /// The checksums of all that are kept.
+    pub(super) fn boxds(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(self.paths.boxd())?;
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        entries.map(|entry| entry.map(name)).collect()
+    }
+
     /// Removes the generations that are not among `used`, and what an interrupted build left.
     pub(super) fn sweep_generations(&self, used: &[String]) -> io::Result<()> {
         let _no_build_meanwhile = self.lock()?;

@@ -9,7 +9,8 @@ use icebox_lifecycle::BoxId;
 use tokio::io::unix::AsyncFd;
 
 use super::Host;
-use super::netns::{self, Connections};
+use super::namespace::Namespace;
+use super::netns::Connections;
 use crate::driver::{Listener, NoListener, Stream};
 
 /// Begins to listen in a running box. Blocks for a moment; the runtime's threads must be there to hear of connections.
@@ -22,7 +23,7 @@ pub(super) fn listen(
     let unreachable = |error: io::Error| NoListener::Unreachable(error.to_string());
     let pid = host.require_first_process(id);
     let pid = pid.map_err(|gone| NoListener::Unreachable(gone.to_string()))?;
-    let made = netns::within(pid, move || {
+    let made = Namespace::Network.within(pid, move || {
         let listener = TcpListener::bind(SocketAddr::from((address, port)))?;
         listener.set_nonblocking(true)?;
         Ok(listener)

@@ -16,12 +16,14 @@ mod fsutil;
 mod image;
 mod listen;
 mod mount;
+mod namespace;
 mod netns;
 mod oci;
 mod paths;
 mod probe;
 mod programs;
 mod record;
+mod renew;
 mod snapshot;
 mod thaw;
 mod usage;
@@ -271,6 +273,10 @@ impl Driver for ContainerDriver {
         let egress = egress.clone();
         self.on_box(id, move |host| wayout::change(host, id, &egress))
             .await
+    }
+
+    async fn renew(&self, id: BoxId) -> Result<(), DriverError> {
+        self.on_box(id, move |host| renew::renew(host, id)).await
     }
 
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {

@@ -7,10 +7,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, move_mount, open_tree, unmount,
 };
 
+use super::namespace::Namespace;
 use super::paths::BoxPaths;
 use super::userns;
 
@@ -106,7 +108,17 @@ fn mount_idmapped(image: &Path, target: &Path, uid_base: u32) -> io::Result<()> 
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
     )?;
     let userns = userns::open(uid_base)?;
-    set_idmap(&tree, &userns)?;
+    set_attributes(
+        &tree,
+        libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV,
+        Some(&userns),
+    )
+    .map_err(|error| {
+        let words = format!(
+            "id-mapped mount: {error} (needs Linux 5.19 and a filesystem that supports it)"
+        );
+        io::Error::new(error.kind(), words)
+    })?;
     move_mount(
         tree.as_fd(),
         "",
@@ -117,14 +129,56 @@ fn mount_idmapped(image: &Path, target: &Path, uid_base: u32) -> io::Result<()> 
     Ok(())
 }
 
-fn set_idmap(tree: &OwnedFd, userns: &OwnedFd) -> io::Result<()> {
+/// Mounts a file of this host read-only at `place` in the mount namespace of process `pid`, where nothing is mounted yet.
+pub(super) fn add_file(pid: u32, file: &Path, place: &'static str) -> io::Result<()> {
+    let tree = open_tree(
+        rustix::fs::CWD,
+        file,
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+    )?;
+    let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    set_attributes(&tree, attributes, None)?;
+    Namespace::Mount.within(pid, move || {
+        // The box may have made links on the way there, which would lead astray.
+        let target = openat2(
+            rustix::fs::CWD,
+            place,
+            OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+            Mode::from_raw_mode(0o755),
+            ResolveFlags::NO_SYMLINKS,
+        )?;
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        Ok(move_mount(tree.as_fd(), "", target.as_fd(), "", flags)?)
+    })
+}
+
+/// Unmounts what is mounted at `place` in the mount namespace of process `pid`, if anything is.
+pub(super) fn remove_file(pid: u32, place: &'static str) -> io::Result<()> {
+    let mountinfo = fs::read(format!("/proc/{pid}/mountinfo"))?;
+    let mounted = points_of(&mountinfo)
+        .iter()
+        .filter(|point| *point == place)
+        .count();
+    if mounted == 0 {
+        return Ok(());
+    }
+    Namespace::Mount.within(pid, move || {
+        for _ in 0..mounted {
+            unmount(place, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?;
+        }
+        Ok(())
+    })
+}
+
+fn set_attributes(tree: &OwnedFd, attr_set: u64, userns: Option<&OwnedFd>) -> io::Result<()> {
     let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV,
+        attr_set,
         attr_clr: 0,
         propagation: 0,
-        userns_fd: u64::from(userns.as_raw_fd().unsigned_abs()),
+        userns_fd: userns.map_or(0, |userns| u64::from(userns.as_raw_fd().unsigned_abs())),
     };
-    // SAFETY: both descriptors are open, the path is a NUL-terminated empty string, and the struct
+    // SAFETY: all descriptors are open, the path is a NUL-terminated empty string, and the struct
     // outlives the call with its true size.
     let result = unsafe {
         libc::syscall(
@@ -139,11 +193,7 @@ fn set_idmap(tree: &OwnedFd, userns: &OwnedFd) -> io::Result<()> {
     if result == 0 {
         return Ok(());
     }
-    let error = io::Error::last_os_error();
-    Err(io::Error::new(
-        error.kind(),
-        format!("id-mapped mount: {error} (needs Linux 5.19 and a filesystem that supports it)"),
-    ))
+    Err(io::Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The way into a box's network: connections made inside its network namespace, and ended before a freeze.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdTcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,33 +10,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use icebox_lifecycle::BoxId;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use super::namespace::Namespace;
 
 /// How long a connection inside one machine may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Does something in the network namespace of process `pid`. Blocks.
-pub(super) fn within<T: Send + 'static>(
-    pid: u32,
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
-    // A thread of its own: a thread that changed its namespace must not go back to a pool.
-    let thread = std::thread::Builder::new().name("icebox-netns".to_owned());
-    let working = thread.spawn(move || {
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-        work()
-    })?;
-    working
-        .join()
-        .map_err(|_| io::Error::other("the thread in the box's network panicked"))?
-}
-
 /// Connects to `localhost:port` in the network namespace of process `pid`. Blocks.
 pub(super) fn connect(pid: u32, port: u16) -> io::Result<StdTcpStream> {
-    let stream = within(pid, move || {
+    let stream = Namespace::Network.within(pid, move || {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match StdTcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {

@@ -16,8 +16,8 @@ use icebox_wire::boxd::{
     AfterThawRequest, AfterThawResponse, Boxd, BoxdExt as _, ConfigureRequest, ConfigureResponse,
     ExecRequest, ExecResponse, FlushRequest, FlushResponse, InfoRequest, InfoResponse,
     OutputRequest, OutputResponse, ProcInfo, ProcRequest, ProcResponse, ProcResult, ProcsRequest,
-    ProcsResponse, StopProcRequest, StopProcResponse, Stream as StreamName, WaitRequest,
-    WaitResponse,
+    ProcsResponse, RestartRequest, RestartResponse, StopProcRequest, StopProcResponse,
+    Stream as StreamName, WaitRequest, WaitResponse,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -391,6 +391,14 @@ impl Boxd for Daemon {
             version: "fake".to_owned(),
             ..InfoResponse::default()
         })
+    }
+
+    async fn restart(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, RestartRequest>,
+    ) -> ServiceResult<RestartResponse> {
+        Response::ok(RestartResponse::default())
     }
 
     async fn configure(

@@ -15,6 +15,7 @@ pub enum Step {
     Thaw,
     Release,
     Reach,
+    Renew,
     Destroy,
     DropCopy,
     Save,

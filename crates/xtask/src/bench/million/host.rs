@@ -79,6 +79,10 @@ impl Driver for Host {
         Ok(Reaches::AsAsked)
     }
 
+    async fn renew(&self, _: BoxId) -> Result<(), DriverError> {
+        not_here()
+    }
+
     async fn destroy(&self, _: BoxId, _: bool) -> Result<(), DriverError> {
         not_here()
     }

@@ -1,0 +1,155 @@
+//! A running box's boxd, exchanged for the one that new boxes get, while everything else in the box goes on.
+//!
+//! The new one is mounted at a second place, and boxd executes that; then the first place is free for the next exchange. What
+//! is executed stays mounted all along: a box could not be copied otherwise. A server that ends in between leaves more mounted
+//! than is executed, and a record of what was executed before; a freeze looks, and sets both right.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use icebox_lifecycle::BoxId;
+use serde_json::{Value, json};
+
+use super::image::BOXD_IN_BOX;
+use super::record::Record;
+use super::{Host, Trouble, While, boot, mount, netns};
+use crate::driver::BOXD_PORT;
+use crate::steps::reached;
+
+/// How long boxd may take for an answer: it waits for files that are on their way, and has its successor look at everything.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest answer that is read, in bytes.
+const ANSWER_MAX: u64 = 64 * 1024;
+
+/// Where a boxd is seen in a box.
+const PLACES: [&str; 2] = [BOXD_IN_BOX, "/usr/lib/icebox/boxd-2"];
+
+/// What a box's first process executes.
+pub(super) struct Executed {
+    /// With its checksum.
+    pub(super) record: Record,
+    /// Where that is seen in the box.
+    pub(super) place: &'static str,
+}
+
+pub(super) fn renew(host: &Host, id: BoxId) -> Result<(), Trouble> {
+    let pid = host.require_first_process(id)?;
+    let cgroup = host.hierarchies.of(id);
+    if cgroup.is_frozen().when("look at the box's cgroup")? {
+        return Err(Trouble::Failed("the box stands still".to_owned()));
+    }
+    // What an earlier try left is out of the way then.
+    let before = settled(host, id, pid)?;
+    let free = PLACES.into_iter().find(|place| *place != before.place);
+    let free = free.unwrap_or(BOXD_IN_BOX);
+    mount::add_file(pid, &host.images.boxd(&host.boxd), free).when("put the new boxd in")?;
+    reached("renew.mounted", None);
+    let restarted = restart(host, id, pid, free);
+    reached("renew.restarted", None);
+    settled(host, id, pid)?;
+    reached("renew.settled", None);
+    restarted
+}
+
+/// What the box executes, written down, and nothing but that mounted in its places.
+pub(super) fn settled(host: &Host, id: BoxId, pid: u32) -> Result<Executed, Trouble> {
+    let record = executed(host, id, pid)?;
+    let link = fs::read_link(format!("/proc/{pid}/exe")).when("look what the box executes")?;
+    let place = PLACES.into_iter().find(|place| link == Path::new(place));
+    let place = place.ok_or_else(|| {
+        let seen = link.display();
+        Trouble::Refused(format!("its first process is {seen}, and no boxd"))
+    })?;
+    for other in PLACES.into_iter().filter(|other| *other != place) {
+        mount::remove_file(pid, other).when("take a boxd out of the box")?;
+    }
+    Ok(Executed { record, place })
+}
+
+fn executed(host: &Host, id: BoxId, pid: u32) -> Result<Record, Trouble> {
+    let mut record = host.record(id)?;
+    let runs = |sum: &str| executes(pid, &host.images.boxd(sum)).when("look what the box executes");
+    if runs(&record.boxd)? {
+        return Ok(record);
+    }
+    for sum in host.images.boxds().when("list the boxds")? {
+        if runs(&sum)? {
+            record.boxd = sum;
+            record.save(&host.paths.of(id)).when("write box.json")?;
+            return Ok(record);
+        }
+    }
+    Err(Trouble::Refused(
+        "its boxd is not kept on this host, so that no copy of it could be woken".to_owned(),
+    ))
+}
+
+/// Whether the box's first process executes this very file.
+fn executes(pid: u32, boxd: &Path) -> io::Result<bool> {
+    let executed = fs::metadata(format!("/proc/{pid}/exe"))?;
+    match fs::metadata(boxd) {
+        Ok(kept) => Ok((kept.dev(), kept.ino()) == (executed.dev(), executed.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has boxd execute what is at `place`.
+fn restart(host: &Host, id: BoxId, pid: u32, place: &str) -> Result<(), Trouble> {
+    ask(pid, "Restart", &json!({ "program": place }))?;
+    boot::wait_for_boxd(host, id)?;
+    let link = fs::read_link(format!("/proc/{pid}/exe")).when("look what the box executes")?;
+    if link == Path::new(place) {
+        return Ok(());
+    }
+    Err(Trouble::Failed(
+        "boxd could not execute the new one, and goes on as it was".to_owned(),
+    ))
+}
+
+/// Calls a method of boxd's own service.
+fn ask(pid: u32, method: &str, argument: &Value) -> Result<(), Trouble> {
+    let (status, answer) = call(pid, method, argument).when("ask the box's boxd")?;
+    if status == 200 {
+        return Ok(());
+    }
+    let body: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    if body["code"] == "unimplemented" || status == 404 {
+        return Err(Trouble::Refused(
+            "the box's boxd is from before boxd could restart in place; the box gets a new one when it starts anew on its files"
+                .to_owned(),
+        ));
+    }
+    let said = body["message"].as_str().unwrap_or("it gave no reason");
+    Err(Trouble::Failed(said.to_owned()))
+}
+
+/// The status and the body of its answer.
+fn call(pid: u32, method: &str, argument: &Value) -> io::Result<(u16, Vec<u8>)> {
+    let mut stream = netns::connect(pid, BOXD_PORT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let body = argument.to_string();
+    let length = body.len();
+    // An answer to HTTP/1.0 ends with its connection, and comes in one piece.
+    write!(
+        stream,
+        "POST /icebox.boxd.v1.Boxd/{method} HTTP/1.0\r\nHost: box\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    parsed(&answer).ok_or_else(|| io::Error::other("boxd's answer broke off"))
+}
+
+fn parsed(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(answer).ok()? else {
+        return None;
+    };
+    Some((head.code?, answer[length..].to_vec()))
+}
