@@ -500,6 +500,12 @@ fn box_cli_jobs_outlive_a_new_boxd() {
     assert!(server.end(), "it ends well");
     server.run().expect("the server starts again");
     assert_eq!(executed(&server), old);
+    let told = |server: &Server| {
+        server
+            .prints(&["status", "web"])
+            .contains("`icebox renew web`")
+    };
+    assert!(told(&server), "that it is outdated");
 
     let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.05; done");
     let job = format!("echo begun; {}; echo over; exit 5", until("end"));
@@ -528,6 +534,7 @@ fn box_cli_jobs_outlive_a_new_boxd() {
         before,
         "the same processes"
     );
+    assert!(!told(&server), "that it is outdated");
     server.prints(&["exec", "web", "--", "touch end"]);
     shell.type_in("exit\r");
     shell.ends(0);

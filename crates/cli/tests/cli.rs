@@ -96,6 +96,7 @@ fn without_a_server_every_verb_says_how_to_start_one() {
         (&["logs", "web"], 1),
         (&["freeze", ID], 1),
         (&["wake", ID], 1),
+        (&["renew", ID], 1),
         (&["stop", ID], 1),
         (&["restore", ID], 1),
         (&["webhook", "ls"], 1),

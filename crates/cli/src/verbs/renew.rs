@@ -12,12 +12,13 @@ use crate::error::CliError;
 ///
 /// A box that is woken from its memory goes on with the daemon that it froze with, also after an update of the server. This
 /// exchanges it: commands in the box go on, with their output and their deadlines, and calls that wait for them notice
-/// nothing. Terminals are connected again; streams of E2B's clients end and can be opened again. It wakes a frozen box.
+/// nothing but a pause. Terminals go on; streams of E2B's clients end and can be opened again. If the new daemon does not take
+/// over, the box keeps the one it has. A frozen box is woken for it; one that starts anew on its files needs none.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  icebox renew web
-  icebox renew $(icebox ls -q)            all of them, after an update of the server")]
+  icebox status web                       says so where its daemon is older than that of new boxes
+  icebox renew web")]
 pub(crate) struct Renew {
     #[command(flatten)]
     pub(super) many: Many,

@@ -138,6 +138,11 @@ fn facts(view: &BoxView, now: &Now) -> Vec<(&'static str, String)> {
         let text = format!("programs ended for want of it since the box came up: {count}");
         ("no memory", text)
     }));
+    if view.health.as_ref().is_some_and(|health| health.outdated) {
+        let name = view.name.as_deref().unwrap_or(&view.id);
+        let text = format!("older than that of new boxes; `icebox renew {name}` exchanges it");
+        facts.push(("daemon", text));
+    }
     let (size, image) = (view.size, &view.image);
     let (memory, disk) = (bytes(size.memory_mb << 20), bytes(size.disk_gb << 30));
     facts.push((

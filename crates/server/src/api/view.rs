@@ -121,6 +121,7 @@ impl App {
                 shown.observed_at = Some(timestamp(now));
                 let health = shown.health.get_or_insert_default();
                 health.daemon = Some(daemon.to_owned());
+                health.outdated = inside.outdated;
                 health.processes = inside.processes;
                 health.memory_kills = (inside.memory_kills > 0).then_some(inside.memory_kills);
             }

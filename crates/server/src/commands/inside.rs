@@ -54,6 +54,8 @@ pub struct Inside {
     pub daemon: Option<&'static str>,
     /// Its processes.
     pub processes: Option<u32>,
+    /// Whether new boxes get another daemon.
+    pub outdated: bool,
     /// How many of its programs were ended for want of memory.
     pub memory_kills: u64,
     /// What runs in it.
@@ -92,6 +94,7 @@ impl Commands {
         Ok(Inside {
             daemon: Some(if info.is_some() { "ok" } else { "silent" }),
             processes: info.as_ref().map(|info| info.processes),
+            outdated: self.0.driver.is_outdated(id).await,
             memory_kills: self.memory_kills(id).await,
             boxd_version: info.map(|info| info.version),
             running: commands.map(|commands| RunningView {

@@ -3,6 +3,7 @@
 //! Owns the cases and nothing of any driver: a look into a box goes through [`Inside`].
 
 mod reach;
+mod renew;
 mod snapshots;
 
 use std::net::Ipv4Addr;
@@ -441,34 +442,6 @@ impl Subject<'_> {
             .expect("freeze");
         self.driver.evict(id, copy).await.expect("evict");
         self.expect(id, Processes::Absent, Some(copy)).await;
-    }
-
-    async fn renewed(&self, id: BoxId) {
-        self.booted(id).await;
-        self.inside.remember(id, "word").await;
-        for _ in 0..2 {
-            self.driver.renew(id).await.expect("renew");
-            let word = self.inside.recall(id).await;
-            assert_eq!(word.as_deref(), Some("word"), "its programs go on");
-        }
-        self.driver
-            .freeze(id, FreezeMode::Copy(FIRST))
-            .await
-            .expect("freeze");
-        let still = self.driver.renew(id).await;
-        assert!(matches!(still, Err(DriverError::Failed(_))), "{still:?}");
-        self.driver.evict(id, FIRST).await.expect("evict");
-        let absent = self.driver.renew(id).await;
-        assert!(matches!(absent, Err(DriverError::Gone(_))), "{absent:?}");
-        self.driver.thaw(id, FIRST).await.expect("thaw");
-        self.driver
-            .release(id, &Egress::default())
-            .await
-            .expect("release");
-        self.driver.renew(id).await.expect("renew");
-        let word = self.inside.recall(id).await;
-        assert_eq!(word.as_deref(), Some("word"), "it goes on after a thaw");
-        self.destroyed(id).await;
     }
 
     async fn destroyed(&self, id: BoxId) {

@@ -58,6 +58,12 @@ pub trait Driver: Send + Sync + 'static {
     /// end. An error: the box has the daemon that it had, or no processes any more.
     async fn renew(&self, id: BoxId) -> Result<(), DriverError>;
 
+    /// Whether a running box has another daemon than new boxes get. A driver that cannot tell says no.
+    async fn is_outdated(&self, id: BoxId) -> bool {
+        let _ = id;
+        false
+    }
+
     /// Removes everything of the box, or with `keep_files` everything but its files. Succeeds when there
     /// is nothing left to remove. A failing step does not skip the next ones (rule 6.11).
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError>;

@@ -223,6 +223,7 @@ const UNFIT: &[(&str, &str, &str, &str)] = &[
         "true or false",
     ),
     ("BOX/freeze", r#"{"now":true}"#, "now", "none"),
+    ("BOX/renew", r#"{"now":true}"#, "now", "none"),
     (
         "BOX",
         r#"{"idleTimeoutMin":10081}"#,

@@ -39,6 +39,33 @@ async fn status_and_list_are_no_use_and_wake_nothing() {
 }
 
 #[tokio::test]
+async fn a_renewed_box_is_used_meanwhile_and_goes_on() {
+    let rig = Rig::new().await;
+    let id = rig.frozen_box().await;
+    let path = format!("/v1/boxes/{id}/renew");
+    let gate = Gate::default();
+    rig.fake
+        .next(Step::Renew, Behaviour::HoldBefore(gate.clone()));
+    let (client, asked) = (rig.client(), path.clone());
+    let renewing = tokio::spawn(async move { client.post(&asked, json!({})).await });
+    gate.reached().await;
+    assert_eq!(rig.fake.count(Step::Thaw), 1, "it is woken for it");
+    rig.freeze(id).await.error(409, "in_use");
+    rig.advance(11 * MIN).await;
+    assert_eq!(rig.state(id).await, "ready");
+    gate.open();
+    assert_eq!(renewing.await.unwrap().expect(200)["status"], "ready");
+    assert_eq!(rig.fake.count(Step::Renew), 1);
+
+    let failing = Behaviour::Fail("files are on their way".to_owned());
+    rig.fake.next(Step::Renew, failing);
+    let said = rig.post(&path, json!({})).await.error(409, "renew_failed");
+    assert!(said.contains("files are on their way"), "{said}");
+    rig.exec(id, "true").await.expect(200);
+    rig.freeze(id).await.expect(200);
+}
+
+#[tokio::test]
 async fn freeze_at_comes_true() {
     let rig = Rig::new().await;
     let id = rig.ready_box().await;

@@ -327,6 +327,9 @@ pub struct HealthView {
     /// `ok` when the daemon in the box answers, `silent` when it does not; only in a look at one box that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<String>,
+    /// Whether new boxes get another daemon than it has: `renew` exchanges it. Only in such a look.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outdated: bool,
     /// How many processes there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,

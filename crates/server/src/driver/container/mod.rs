@@ -279,6 +279,12 @@ impl Driver for ContainerDriver {
         self.on_box(id, move |host| renew::renew(host, id)).await
     }
 
+    async fn is_outdated(&self, id: BoxId) -> bool {
+        let record = record::Record::load(&self.host.paths.of(id));
+        let record = record.ok().flatten();
+        record.is_some_and(|record| record.boxd != self.host.boxd)
+    }
+
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
         self.on_box(id, move |host| boot::destroy(host, id, keep_files))
             .await
