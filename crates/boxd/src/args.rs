@@ -1,8 +1,11 @@
 //! boxd's own arguments.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// How boxd is called.
 pub(crate) const USAGE: &str =
@@ -24,7 +27,34 @@ pub(crate) struct Args {
     /// How much output is kept of one stream; half at each end. Only tests change it.
     pub(crate) output_cap_bytes: u64,
     /// Where the boxd before this one left what it had; only that one says so.
-    pub(crate) take_over: Option<i32>,
+    pub(crate) take_over: Option<TakeOver>,
+}
+
+/// The descriptors that came over a restart and are not named elsewhere. As text: both numbers, with a colon between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TakeOver {
+    /// Of the file in which everything is written.
+    pub(crate) left_fd: i32,
+    /// Of the listening socket.
+    pub(crate) listener_fd: i32,
+}
+
+impl fmt::Display for TakeOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.left_fd, self.listener_fd)
+    }
+}
+
+impl FromStr for TakeOver {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (left, listener) = text.split_once(':').unwrap_or((text, ""));
+        Ok(Self {
+            left_fd: left.parse()?,
+            listener_fd: listener.parse()?,
+        })
+    }
 }
 
 impl Default for Args {
@@ -81,6 +111,12 @@ mod tests {
         let args = parse_all(&["--listen", "127.0.0.1:0", "--state-dir", "/s"]).expect("valid");
         assert_eq!(args.listen.to_string(), "127.0.0.1:0");
         assert_eq!(args.state_dir, PathBuf::from("/s"));
+        let from = TakeOver {
+            left_fd: 12,
+            listener_fd: 9,
+        };
+        let args = parse_all(&[TAKE_OVER, &from.to_string()]).expect("valid");
+        assert_eq!(args.take_over, Some(from));
     }
 
     #[test]
@@ -89,6 +125,7 @@ mod tests {
             (&["--listen"][..], "--listen"),
             (&["--listen", "x"], "x"),
             (&["--nope"], "--nope"),
+            (&[TAKE_OVER, "12"], TAKE_OVER),
         ] {
             let error = parse_all(args).expect_err("must be refused");
             assert!(error.contains(word), "{error}");

@@ -108,8 +108,11 @@ pub(crate) enum Error {
     #[error("{0}")]
     Limit(String),
     /// The program would not go on where this one stops.
-    #[error("the new boxd does not take over, so the old one goes on: {0}")]
+    #[error("the new boxd would not take over: {0}")]
     NoTakeOver(String),
+    /// boxd itself could not get ready for its restart.
+    #[error("boxd cannot restart")]
+    Restart(#[source] io::Error),
     /// A signal could not be sent.
     #[error("cannot signal the process")]
     Signal(#[source] io::Error),
@@ -161,6 +164,7 @@ impl Error {
             | Self::ReadOutput(_)
             | Self::KeepSettings(_)
             | Self::ActAs(_)
+            | Self::Restart(_)
             | Self::Signal(_) => ErrorCode::Internal,
         }
     }

@@ -68,17 +68,26 @@ impl Kept {
     }
 
     /// What the next boxd has to know of it; whether more may come it is told elsewhere.
-    pub(crate) fn leave(&self) -> left::Stream {
+    pub(crate) fn leave(&self, with_bytes: bool) -> left::Stream {
         left::Stream {
             total: self.total,
             half: self.half,
             lost_from: self.lost_from,
             discarded: self.discarded,
             memory: match &self.store {
-                Store::Memory(memory) => Some(memory.clone()),
+                Store::Memory(memory) if with_bytes => Some(memory.clone()),
+                Store::Memory(_) => Some(Vec::new()),
                 Store::Open(_) | Store::Closed => None,
             },
             ..Default::default()
+        }
+    }
+
+    /// How much of it is in memory.
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
+        match &self.store {
+            Store::Memory(memory) => memory.len() as u64,
+            Store::Open(_) | Store::Closed => 0,
         }
     }
 

@@ -49,7 +49,6 @@ use crate::own_service::OwnService;
 use crate::process_service::ProcessService;
 use crate::restart::gate;
 use crate::restart::{COULD_TAKE_OVER, Kept, LAST_ANSWERS, Restarter};
-use crate::settings::Settings;
 use crate::starter::Starter;
 
 /// How many threads wait for disks at most, transfers apart. They end when idle for 10 s.
@@ -130,7 +129,7 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
     let mut told_to_end = pin!(told_to_end()?);
     let kept = match args.take_over {
         None => Kept::begin(args)?,
-        Some(fd) => Kept::take_over(args, fd)?,
+        Some(from) => Kept::take_over(args, from)?,
     };
     let reaped = Arc::clone(&kept.table);
     tokio::spawn(async move {
@@ -146,7 +145,7 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
             kept.listener.local_addr()?
         )?;
     }
-    let settings = Arc::new(Settings::load(&args.state_dir)?);
+    let settings = Arc::clone(&kept.settings);
     let starter = Starter::new(
         Arc::clone(&kept.table),
         settings,

@@ -28,7 +28,7 @@ use crate::calls::{keepalive, timeout};
 use crate::error::Error;
 use crate::follow::{Follow, follow};
 use crate::proc::Proc;
-use crate::restart::gate::Gate;
+use crate::restart::gate::{AtWork, Gate};
 use crate::spawn::Wiring;
 use crate::starter::{Starter, Words};
 use crate::table::Selector;
@@ -251,6 +251,8 @@ fn listed(proc: &Proc) -> ProcessInfo {
 }
 
 async fn deliver(proc: &Proc, input: Option<ProcessInput>) -> Result<(), Error> {
+    // Half of it may be taken already: that is not asked for again.
+    let _at_work = AtWork::begin();
     match input.and_then(|input| input.input) {
         Some(WireInput::Stdin(data)) => proc.write_input(&data, false).await,
         Some(WireInput::Pty(data)) => proc.write_input(&data, true).await,

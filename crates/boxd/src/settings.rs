@@ -19,6 +19,9 @@ use crate::users::User;
 /// The longest access token.
 const MAX_TOKEN_BYTES: usize = 1024;
 
+/// Its name.
+const FILE: &str = "settings";
+
 /// The most all variables take, names included.
 const MAX_ENV_BYTES: usize = 128 * 1024;
 
@@ -48,7 +51,7 @@ impl Settings {
     /// Those that were kept under `state_dir`, none where there is no file. Errors when there is one that cannot be
     /// read: going on would mean to ask for no token.
     pub(crate) fn load(state_dir: &Path) -> io::Result<Self> {
-        let file = state_dir.join("settings");
+        let file = state_dir.join(FILE);
         let values = match fs::read(&file) {
             Ok(bytes) => {
                 let kept = ConfigureRequest::decode_from_slice(&bytes);
@@ -62,6 +65,27 @@ impl Settings {
             file,
             values: RwLock::new(Arc::new(values)),
         })
+    }
+
+    /// Those that the boxd before this one had.
+    pub(crate) fn take_over(state_dir: &Path, asked: ConfigureRequest) -> Self {
+        Self {
+            file: state_dir.join(FILE),
+            values: RwLock::new(Arc::new(values_of(asked))),
+        }
+    }
+
+    /// As they were asked for.
+    pub(crate) fn asked(&self) -> ConfigureRequest {
+        let now = self.now();
+        ConfigureRequest {
+            access_token: now.access_token.clone(),
+            default_user: now.default_user.clone(),
+            default_workdir: now.default_workdir.clone(),
+            env: now.env.clone().into_iter().collect(),
+            files_as_root: now.files_as_root,
+            ..Default::default()
+        }
     }
 
     /// What holds now.

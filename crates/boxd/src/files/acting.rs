@@ -10,6 +10,7 @@ use std::io;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::error::Error;
+use crate::restart::gate::AtWork;
 use crate::settings::Settings;
 use crate::turned::Turned;
 use crate::users::User;
@@ -63,7 +64,11 @@ impl Acting {
         self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let done = tokio::task::spawn_blocking(move || self.run(work));
+        let at_work = AtWork::begin();
+        let done = tokio::task::spawn_blocking(move || {
+            let _until_the_end = at_work;
+            self.run(work)
+        });
         done.await
             .map_err(|error| Error::ActAs(io::Error::from(error)))?
     }

@@ -29,6 +29,7 @@ pub(crate) use self::refusal::{refusal, refuse};
 pub(crate) use self::service::FilesystemService;
 pub(crate) use self::watchers::Watchers;
 use crate::error::Error;
+use crate::restart::gate::AtWork;
 use crate::settings::Settings;
 
 /// The most transfers at once; each has a thread.
@@ -70,10 +71,14 @@ impl Transfers {
 
 /// Runs `work` on a thread of its own.
 fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let at_work = AtWork::begin();
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(work);
+        .spawn(move || {
+            let _until_the_end = at_work;
+            work();
+        });
     thread
         .map(drop)
         .map_err(|error: io::Error| Error::Limit(format!("cannot start a thread: {error}")))

@@ -1,6 +1,6 @@
 //! A process as one boxd leaves it to the next.
 
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -18,8 +18,9 @@ use crate::restart::Inherited;
 use crate::streams::Streams;
 
 impl Proc {
-    /// What the next boxd has to know of it. The descriptors it names are this one's, and stay open while this lives.
-    pub(crate) fn leave(&self) -> left::Process {
+    /// What the next boxd has to know of it; `with_bytes`: with what is in memory of its output and of its input. The descriptors
+    /// it names are this one's, and stay open while this lives.
+    pub(crate) fn leave(&self, with_bytes: bool) -> left::Process {
         let state = self.state();
         let streams = self.streams();
         let stream = |at: usize| left::Stream {
@@ -27,7 +28,7 @@ impl Proc {
                 .as_ref()
                 .and_then(|source| source.pipe_fd()),
             open: !state.eof[at],
-            ..self.kept(at).leave()
+            ..self.kept(at).leave(with_bytes)
         };
         let (exit_code, exit_signal) = match state.exit {
             Some(Exit::Code(code)) => (Some(code), None),
@@ -55,11 +56,34 @@ impl Proc {
                 .map(|terminal| terminal.as_raw_fd()),
             stdin_fd: streams.input.as_ref().and_then(|input| input.pipe_fd()),
             input_closed: streams.input.is_none(),
-            unfed: self.unfed().as_ref().map(|unfed| unfed.to_vec()),
+            unfed: self.unfed().as_ref().map(|unfed| match with_bytes {
+                true => unfed.to_vec(),
+                false => Vec::new(),
+            }),
             deadline: deadline.into(),
             ending_ms: self.ending.get().map(|ending| millis(ending.left())),
             ..Default::default()
         }
+    }
+
+    /// The descriptors that stay open for the next boxd.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let streams = self.streams();
+        let sources = streams.sources.iter().flatten();
+        let pipes = sources.filter_map(|source| source.pipe_fd());
+        let stdin = streams.input.as_ref().and_then(|input| input.pipe_fd());
+        let terminal = streams
+            .terminal
+            .as_ref()
+            .map(|terminal| terminal.as_raw_fd());
+        pipes.chain(stdin).chain(terminal).collect()
+    }
+
+    /// How much of its output and of its input is in memory.
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
+        let unfed = self.unfed().as_ref().map_or(0, |unfed| unfed.len() as u64);
+        let kept = [STDOUT, STDERR].map(|stream| self.kept(stream).bytes_in_memory());
+        unfed + kept.iter().sum::<u64>()
     }
 
     /// One that the boxd before this one left. Its larger output is below `output_dir`. Where a descriptor cannot be used the

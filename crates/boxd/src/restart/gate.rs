@@ -1,6 +1,7 @@
-//! Who is under way when boxd restarts: files are waited for, whoever waits for something is sent away to ask again.
+//! Who is under way when boxd restarts: files and input that are on their way are waited for, whoever waits for something is
+//! sent away to ask again.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -27,22 +28,36 @@ const REPEATABLE: [&str; 3] = [
     "/filesystem.Filesystem/WatchDir",
 ];
 
+/// How much is under way that must come to its end. One for all of boxd: work goes on in threads after its caller left.
+static AT_WORK: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// Something that must come to its end before boxd restarts.
+pub(crate) struct AtWork(());
+
+impl AtWork {
+    /// It is under way until this is dropped.
+    pub(crate) fn begin() -> Self {
+        AT_WORK.send_modify(|count| *count += 1);
+        Self(())
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        AT_WORK.send_modify(|count| *count -= 1);
+    }
+}
+
 /// Lets requests in, until boxd is about to restart.
 pub(crate) struct Gate {
     closed: watch::Sender<bool>,
-    /// How many requests are under way that must come to their end.
-    at_work: watch::Sender<usize>,
 }
-
-/// One of them.
-struct AtWork(Arc<Gate>);
 
 impl Gate {
     /// An open one.
     pub(crate) fn new() -> Self {
         Self {
             closed: watch::Sender::new(false),
-            at_work: watch::Sender::new(0),
         }
     }
 
@@ -52,17 +67,18 @@ impl Gate {
         drop(self.closed.subscribe().wait_for(|closed| *closed).await);
     }
 
-    /// Waits at most `limit` until no files are on their way. It then is so until the caller waits for something.
+    /// Waits at most `limit` until nothing is under way that must come to its end. It then is so until the caller waits for
+    /// something.
     pub(crate) async fn quiet(&self, limit: Duration) -> Result<(), Error> {
-        let mut at_work = self.at_work.subscribe();
+        let mut at_work = AT_WORK.subscribe();
         let quiet = at_work.wait_for(|count| *count == 0);
         if tokio::time::timeout(limit, quiet).await.is_ok() {
             return Ok(());
         }
-        let count = *self.at_work.borrow();
+        let count = *AT_WORK.borrow();
         Err(Error::Limit(format!(
-            "{count} transfers or other calls for files have not come to their end for {} s; boxd cannot restart under them: \
-             try again after them",
+            "files or input have been on their way for {} s ({count} at once now), and boxd cannot restart under them: try again \
+             after them",
             limit.as_secs()
         )))
     }
@@ -77,21 +93,9 @@ impl Gate {
         self.closed.send_replace(false);
     }
 
-    fn is_closed(&self) -> bool {
+    /// Whether it is closed now.
+    pub(crate) fn is_closed(&self) -> bool {
         *self.closed.borrow()
-    }
-}
-
-impl AtWork {
-    fn begin(gate: &Arc<Gate>) -> Self {
-        gate.at_work.send_modify(|count| *count += 1);
-        Self(Arc::clone(gate))
-    }
-}
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        self.0.at_work.send_modify(|count| *count -= 1);
     }
 }
 
@@ -111,7 +115,7 @@ pub(crate) async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: 
             () = gate.closed() => away(),
         };
     }
-    let at_work = AtWork::begin(&gate);
+    let at_work = AtWork::begin();
     let response = next.run(request).await;
     if response.body().size_hint().exact().is_some() {
         return response;

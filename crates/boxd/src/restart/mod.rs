@@ -6,104 +6,32 @@
 
 pub(crate) mod gate;
 mod inherited;
+mod kept;
+mod left;
+mod trial;
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::net::TcpListener;
-use std::os::fd::{AsRawFd as _, RawFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use buffa::Message as _;
-use icebox_wire::handover::Handover;
-use rustix::fs::{MemfdFlags, memfd_create};
-
 use self::gate::Gate;
 pub(crate) use self::inherited::Inherited;
-use crate::args::{Args, TAKE_OVER};
-use crate::clock;
+pub(crate) use self::kept::Kept;
+pub(crate) use self::trial::{COULD_TAKE_OVER, could_take_over};
+use crate::args::{TAKE_OVER, TakeOver};
 use crate::error::Error;
-use crate::files::Watchers;
-use crate::life::Life;
-use crate::table::Table;
 
-/// The newest form of what is left that this boxd knows.
-const FORMAT: u32 = 1;
-
-/// How long files that are on their way are waited for.
+/// How long files and input that are on their way are waited for.
 const QUIET_WITHIN: Duration = Duration::from_secs(10);
-
-/// How long the program may take to look at what it would take over.
-const TRIAL: Duration = Duration::from_secs(5);
-
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// How long connections that are being answered may take to end.
 pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Asks a boxd whether it could take over what lies behind a descriptor.
-pub(crate) const COULD_TAKE_OVER: &str = "--could-take-over";
-
-/// Everything that goes on over a restart.
-pub(crate) struct Kept {
-    pub(crate) listener: TcpListener,
-    pub(crate) table: Arc<Table>,
-    pub(crate) life: Arc<Life>,
-    pub(crate) watchers: Arc<Watchers>,
-}
-
-impl Kept {
-    /// Of a boxd that starts.
-    pub(crate) fn begin(args: &Args) -> io::Result<Self> {
-        Ok(Self {
-            table: Table::new(&args.state_dir, args.output_cap_bytes),
-            life: Arc::new(Life::new()),
-            watchers: Arc::default(),
-            listener: listen(args)?,
-        })
-    }
-
-    /// Of one that goes on where the boxd before it stopped. Nothing but a port that is taken keeps it from going on.
-    pub(crate) fn take_over(args: &Args, fd: RawFd) -> io::Result<Self> {
-        let mut handover = inherited::take_file(fd)
-            .and_then(read)
-            .unwrap_or_else(|error| {
-                eprintln!("boxd: cannot read what the one before left: {error}");
-                Handover::default()
-            });
-        let mut inherited = Inherited::of(&handover);
-        let listener = inherited.take(handover.listener_fd).map(TcpListener::from);
-        let (dir, cap) = (&args.state_dir, args.output_cap_bytes);
-        Ok(Self {
-            listener: listener.or_else(|_| listen(args))?,
-            table: Table::take_over(dir, cap, &mut handover, &mut inherited),
-            life: Arc::new(Life::take_over(&handover)),
-            watchers: Arc::new(Watchers::take_over(&mut handover)),
-        })
-    }
-
-    fn leave(&self) -> Handover {
-        let mut handover = Handover {
-            format: FORMAT,
-            listener_fd: self.listener.as_raw_fd(),
-            ..Default::default()
-        };
-        self.table.leave(&mut handover);
-        self.life.leave(&mut handover);
-        self.watchers.leave(&mut handover);
-        handover
-    }
-}
-
-fn listen(args: &Args) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(args.listen)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
+/// The most output and input of commands that is carried over in memory, where it is twice for a moment: 64 MiB.
+const MEMORY_MAX: u64 = 64 << 20;
 
 /// Restarts boxd.
 pub(crate) struct Restarter {
@@ -137,33 +65,47 @@ impl Restarter {
     /// closes the gate; whoever waits for that goes on with [`execute`](Self::execute).
     pub(crate) async fn prepare(&self, program: Option<&str>) -> Result<(), Error> {
         let program = program.map_or_else(called, |other| Ok(other.into()));
-        let program = program.map_err(failed)?;
+        let program = program.map_err(Error::Restart)?;
         self.gate.quiet(QUIET_WITHIN).await?;
         // From here to the end nothing is waited for, so nothing can come between.
-        let file = write(&self.kept.leave()).map_err(failed)?;
-        try_out(&program, &file)?;
+        if self.gate.is_closed() {
+            return Err(Error::Limit("boxd restarts already".to_owned()));
+        }
+        let in_memory = self.kept.table.bytes_in_memory();
+        if in_memory > MEMORY_MAX {
+            return Err(Error::Limit(format!(
+                "commands have {} MiB of input that they have not read and of output that is in memory; boxd restarts with {} at most: \
+                 let some end first",
+                in_memory >> 20,
+                MEMORY_MAX >> 20
+            )));
+        }
+        trial::try_out(&program, &self.kept)?;
         *self.program() = program;
         self.gate.close();
         Ok(())
     }
 
-    /// Becomes the program. Only comes back when that fails; all is as it was before then.
+    /// Becomes the program. Only comes back when that fails; everything is as it was before then.
     pub(crate) fn execute(&self) -> io::Error {
-        let handover = self.kept.leave();
-        let file = match write(&handover) {
-            Ok(file) => file,
-            Err(error) => return error,
+        self.become_program()
+            .err()
+            .unwrap_or_else(|| io::Error::other("it came back"))
+    }
+
+    fn become_program(&self) -> io::Result<()> {
+        let mut open = self.kept.table.descriptors();
+        let file = self.kept.leave(true)?;
+        let from = TakeOver {
+            left_fd: file.as_raw_fd(),
+            listener_fd: self.kept.listener.as_raw_fd(),
         };
-        let error = match inherited::leave_open(&handover) {
-            Ok(()) => Command::new(&*self.program())
-                .args(arguments())
-                .arg(TAKE_OVER)
-                .arg(file.as_raw_fd().to_string())
-                .exec(),
-            Err(error) => error,
-        };
-        inherited::close_on_exec(&handover);
-        error
+        open.push(from.listener_fd);
+        let program = self.program().clone();
+        let kept_open = inherited::keep_open(&open, true);
+        let failed = kept_open.and_then(|()| execute(&program, &arguments(&program, from)));
+        let closed = inherited::keep_open(&open, false);
+        failed.and(closed)
     }
 
     fn program(&self) -> MutexGuard<'_, OsString> {
@@ -171,70 +113,19 @@ impl Restarter {
     }
 }
 
-/// Whether this boxd could go on with what lies behind the descriptor; an error says why not.
-pub(crate) fn could_take_over(fd: RawFd) -> io::Result<()> {
-    inherited::take_file(fd).and_then(read).map(drop)
-}
-
-/// Writes what is left into an anonymous file, which is not closed by an exec.
-fn write(handover: &Handover) -> io::Result<File> {
-    let mut file = File::from(memfd_create("boxd", MemfdFlags::empty())?);
-    file.write_all(&handover.encode_to_vec())?;
-    Ok(file)
-}
-
-fn read(mut file: File) -> io::Result<Handover> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    let handover = Handover::decode_from_slice(&bytes).map_err(io::Error::other)?;
-    if handover.format == 0 || handover.format > FORMAT {
-        return Err(io::Error::other(format!(
-            "it has the form {}, and this boxd knows forms up to {FORMAT}",
-            handover.format
-        )));
-    }
-    Ok(handover)
-}
-
-/// Has the program look at what it would take over. Blocks: nothing may change meanwhile, and nobody else may reap it.
-fn try_out(program: &OsStr, file: &File) -> Result<(), Error> {
-    let mut child = Command::new(program)
-        .arg(COULD_TAKE_OVER)
-        .arg(file.as_raw_fd().to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let began = clock::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        if began.elapsed() > TRIAL {
-            child.kill().and_then(|()| child.wait()).map_err(failed)?;
-            let limit = TRIAL.as_secs();
-            return Err(Error::NoTakeOver(format!(
-                "it has not answered for {limit} s"
-            )));
-        }
-        std::thread::sleep(LOOK);
-    };
-    if status.success() {
-        return Ok(());
-    }
-    let mut said = String::new();
-    if let Some(mut stderr) = child.stderr {
-        // What cannot be read is not there to be told.
-        drop(stderr.read_to_string(&mut said));
-    }
-    let line = said.lines().next().unwrap_or("it gave no reason");
-    Err(Error::NoTakeOver(format!("{status}: {line}")))
-}
-
-fn failed(error: io::Error) -> Error {
-    Error::NoTakeOver(error.to_string())
+/// Executes a program in place of this one, with the same variables. Only comes back with an error. Not by `Command`: that has
+/// the C library search for it, which makes a shell run a file that is no program, and changes how signals are handled.
+fn execute(program: &OsStr, arguments: &[OsString]) -> io::Result<()> {
+    let strings = arguments
+        .iter()
+        .map(|argument| CString::new(argument.clone().into_vec()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let program = CString::new(program.as_bytes())?;
+    let mut pointers: Vec<_> = strings.iter().map(|string| string.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: the path and every argument end in NUL, the array ends in a null pointer, and all of them outlive the call.
+    unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
+    Err(io::Error::last_os_error())
 }
 
 /// The path by which boxd was called: what lies there now, not what was executed then.
@@ -243,16 +134,17 @@ fn called() -> io::Result<OsString> {
     called.ok_or_else(|| io::Error::other("boxd was called without its name"))
 }
 
-/// Those it was called with, apart from what the one before left.
-fn arguments() -> Vec<OsString> {
-    let mut kept = Vec::new();
-    let mut arguments = std::env::args_os().skip(1);
-    while let Some(argument) = arguments.next() {
+/// Those it was called with, and where everything is.
+fn arguments(program: &OsStr, from: TakeOver) -> Vec<OsString> {
+    let mut all = vec![program.to_owned()];
+    let mut before = std::env::args_os().skip(1);
+    while let Some(argument) = before.next() {
         if argument == TAKE_OVER {
-            arguments.next();
+            before.next();
         } else {
-            kept.push(argument);
+            all.push(argument);
         }
     }
-    kept
+    all.extend([TAKE_OVER.into(), from.to_string().into()]);
+    all
 }

@@ -1,11 +1,12 @@
 //! The table as one boxd leaves it to the next.
 
 use std::collections::HashSet;
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use icebox_wire::boxd::UNKNOWN_EXIT;
-use icebox_wire::handover::Handover;
+use icebox_wire::handover::{Handover, Process};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -15,10 +16,20 @@ use crate::proc::{Exit, Proc};
 use crate::restart::Inherited;
 
 impl Table {
-    /// Adds what the next boxd has to know of the processes.
+    /// The descriptors of all processes that stay open for the next boxd.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let all = self.all();
+        all.iter().flat_map(|proc| proc.descriptors()).collect()
+    }
+
+    /// How much output and input of all processes is in memory.
+    pub(crate) fn bytes_in_memory(&self) -> u64 {
+        self.all().iter().map(|proc| proc.bytes_in_memory()).sum()
+    }
+
+    /// Adds what the next boxd has to know of all processes together.
     pub(crate) fn leave(&self, to: &mut Handover) {
         let inner = self.lock();
-        to.processes = inner.procs.iter().map(|proc| proc.leave()).collect();
         to.ended = inner.ended.iter().map(ExecId::to_string).collect();
         to.forgotten = inner.forgotten.iter().map(ExecId::to_string).collect();
     }
@@ -28,11 +39,12 @@ impl Table {
     pub(crate) fn take_over(
         state_dir: &Path,
         cap_bytes: u64,
-        handover: &mut Handover,
+        handover: &Handover,
+        processes: impl Iterator<Item = Process>,
         inherited: &mut Inherited,
     ) -> Arc<Self> {
         let table = Arc::new(Self::at(state_dir, cap_bytes));
-        for process in std::mem::take(&mut handover.processes) {
+        for process in processes {
             let Ok((proc, stops)) = Proc::take_over(process, inherited, &table.output_dir) else {
                 continue;
             };

@@ -24,6 +24,7 @@ use icebox_wire::tree::{
 };
 
 use self::place::Roots;
+use crate::restart::gate::AtWork;
 
 /// What went wrong with files, in words for the caller of the call.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +136,11 @@ async fn write(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
+    let at_work = AtWork::begin();
+    let work = move || {
+        let _until_the_end = at_work;
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => Err(Error::Failed {

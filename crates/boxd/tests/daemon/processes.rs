@@ -50,7 +50,7 @@ pub(crate) fn tag(tag: &str) -> ProcessSelector {
     }
 }
 
-fn stdin(data: &str) -> ProcessInput {
+pub(crate) fn stdin(data: &str) -> ProcessInput {
     ProcessInput {
         input: Some(Input::Stdin(data.into())),
         ..Default::default()

@@ -1,22 +1,24 @@
 //! boxd's restart in place: commands outlive it with everything that belongs to them, and one that would fail does not begin.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use buffa::MessageField;
 use connectrpc::{ConnectError, ErrorCode};
 use icebox_wire::boxd::{
-    ExecRequest, InfoRequest, InfoResponse, OutputRequest, ProcInfo, ProcRequest, ProcResult,
-    RestartRequest, StopProcRequest, Stream, UNKNOWN_EXIT, WaitRequest,
+    ConfigureRequest, ExecRequest, InfoRequest, InfoResponse, OutputRequest, ProcInfo, ProcRequest,
+    ProcResult, ProcsRequest, RestartRequest, StopProcRequest, Stream, UNKNOWN_EXIT, WaitRequest,
 };
 use icebox_wire::filesystem::{CreateWatcherRequest, GetWatcherEventsRequest};
+use icebox_wire::process::__buffa::oneof::process_event::Event;
 use icebox_wire::process::{
     ConnectRequest, ConnectResponse, PTY, SendInputRequest, StartRequest, StartResponse,
     UpdateRequest, pty,
 };
 
 use crate::harness::{Answer, Boxd, alive, head, line, proc, text, until, within};
-use crate::processes::{Whole, next, start_line, tag, typed};
+use crate::processes::{Whole, next, start_line, stdin, tag, typed};
 
 impl Boxd {
     async fn restart_in_place(&self) -> Result<(), ConnectError> {
@@ -355,19 +357,98 @@ async fn a_program_that_would_not_take_over_is_not_tried_in_earnest() {
 
 #[tokio::test]
 async fn an_exec_that_fails_after_all_changes_nothing() {
+    // It is gone, or is no program any more: no shell must run that as a script, which would end well.
+    for spoil in ["rm \"$0\"", ": >\"$0\""] {
+        let boxd = Boxd::start(&[]);
+        boxd.replace_program(&format!("{spoil}; exec $BOXD \"$@\""));
+        let job = boxd.background(&once(&boxd, "go", "echo still")).await;
+        boxd.restart_in_place().await.expect("it began");
+        assert_eq!(boxd.answered().await.restarts, 0);
+        // Descriptors are not left to programs: this one sees its own three and the folder it looks at.
+        let seen = boxd.run("ls /proc/self/fd | wc -l").await;
+        assert_eq!(text(&seen.stdout_tail), "4\n");
+        touch(&boxd, "go");
+        let result = boxd.wait_for(&job.exec_id).await;
+        assert_eq!(text(&result.stdout_tail), "still\n");
+    }
+}
+
+#[tokio::test]
+async fn settings_go_on_whatever_became_of_their_file() {
     let boxd = Boxd::start(&[]);
-    boxd.replace_program("rm \"$0\"; exec $BOXD \"$@\"");
-    let job = boxd.background(&once(&boxd, "go", "echo still")).await;
-    boxd.restart_in_place().await.expect("it began");
-    assert_eq!(boxd.answered().await.restarts, 0);
-    // Descriptors are not left to programs: this one sees its own three and the folder it looks at.
-    let seen = boxd.run("ls /proc/self/fd | wc -l").await;
-    assert_eq!(text(&seen.stdout_tail), "4\n");
-    touch(&boxd, "go");
-    assert_eq!(
-        text(&boxd.wait_for(&job.exec_id).await.stdout_tail),
-        "still\n"
-    );
+    let settings = ConfigureRequest {
+        access_token: "secret".to_owned(),
+        default_workdir: "/tmp".to_owned(),
+        ..Default::default()
+    };
+    boxd.configure(settings).await;
+    let file = boxd.dir.path().join("state/settings");
+    for spoil in [
+        |file: &Path| std::fs::write(file, "nonsense"),
+        |file: &Path| std::fs::remove_file(file),
+    ] {
+        spoil(&file).expect("spoilt");
+        boxd.restarted().await;
+        assert_eq!(boxd.http("GET", "/envs", &[], b"").status, 401);
+        let token = [("X-Access-Token", "secret")];
+        assert_eq!(boxd.http("GET", "/envs", &token, b"").status, 200);
+    }
+}
+
+#[tokio::test]
+async fn input_that_is_half_taken_is_waited_for() {
+    let boxd = Boxd::start(&[]);
+    let client = boxd.process();
+    let request = StartRequest {
+        stdin: None,
+        tag: Some("reader".to_owned()),
+        ..start_line(&once(&boxd, "read", "head -c 1048576 | wc -c"))
+    };
+    let mut stream = within(client.start(request)).await.expect("starts");
+    let send = SendInputRequest {
+        process: MessageField::some(tag("reader")),
+        input: MessageField::some(stdin(&"x".repeat(1 << 20))),
+        ..Default::default()
+    };
+    let sending = tokio::spawn(async move { client.send_input(send).await.map(drop) });
+    // Taken as far as the pipe holds it.
+    let pid = match next!(stream, StartResponse)
+        .expect("no error")
+        .expect("start")
+        .event
+    {
+        Some(Event::Start(start)) => start.pid,
+        other => panic!("{other:?}"),
+    };
+    let held = format!("/proc/{pid}/fd/0");
+    until("it is half taken", || {
+        let pipe = std::fs::File::open(&held).expect("its input");
+        rustix::io::ioctl_fionread(&pipe).is_ok_and(|bytes| bytes >= 65_536)
+    })
+    .await;
+    let own = boxd.own();
+    let restarting =
+        tokio::spawn(async move { own.restart(RestartRequest::default()).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!restarting.is_finished());
+    touch(&boxd, "read");
+    within(sending)
+        .await
+        .expect("no panic")
+        .expect("all is taken");
+    within(restarting)
+        .await
+        .expect("no panic")
+        .expect("restarts");
+    boxd.reconnect();
+    boxd.answered().await;
+    let mut procs = within(boxd.own().procs(ProcsRequest::default()))
+        .await
+        .expect("a list")
+        .into_owned()
+        .procs;
+    let reader = boxd.wait_for(&procs.remove(0).exec_id).await;
+    assert_eq!(text(&reader.stdout_tail), "1048576\n");
 }
 
 #[tokio::test]

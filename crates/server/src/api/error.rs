@@ -90,7 +90,7 @@ pub(super) fn meaning(kind: Kind) -> &'static str {
         Kind::EgressFailed => {
             "What the box may reach outside could not be made; it runs and reaches nothing outside."
         }
-        Kind::RenewFailed => "The box goes on with the daemon that it has.",
+        Kind::RenewFailed => "The box's daemon could not be exchanged; all in the box goes on.",
         Kind::NotReady => "The command ended before it was up.",
         Kind::SnapshotFailed => "The snapshot could not be made; the box goes on as before.",
         Kind::StartFailed => "The box could not be started.",

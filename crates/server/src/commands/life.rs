@@ -69,7 +69,9 @@ impl Commands {
                 DriverError::Refused(_) | DriverError::Failed(_) => None,
             };
             Err(ended.unwrap_or_else(|| {
-                let words = format!("box {id} goes on with the daemon that it has: {error}");
+                let words = format!(
+                    "the daemon of box {id} was not renewed; all in the box goes on: {error}"
+                );
                 Trouble::new(Kind::RenewFailed, words)
             }))
         })

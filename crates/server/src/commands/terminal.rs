@@ -1,6 +1,6 @@
 //! A terminal in a box for a person: a shell on a pty of its own. Opening one and typing in it are use; looking at it is
 //! not, so that a terminal left open lets its box freeze, shows so, and goes on when the box does (rules 3.3, 4.14). What it
-//! shows is read from what the box's daemon keeps, by an offset: nothing is missed, whatever breaks off in between.
+//! shows is read from what the box's daemon keeps, by an offset: nothing that is kept is missed, whatever breaks off in between.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::exec::{QUICK, said};
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, wait};
-use crate::engine::View;
+use crate::engine::{CallUnderWay, View};
 
 /// Terminals at a time, of all accounts together.
 pub(super) const MOST: usize = 128;
@@ -103,11 +103,20 @@ impl Shell {
     }
 
     fn selector(&self) -> ProcessSelector {
-        ProcessSelector {
-            selector: Some(Selector::Pid(self.pid)),
-            ..ProcessSelector::default()
-        }
+        selector(self.pid)
     }
+}
+
+fn selector(pid: u32) -> ProcessSelector {
+    ProcessSelector {
+        selector: Some(Selector::Pid(pid)),
+        ..ProcessSelector::default()
+    }
+}
+
+/// What is shown in the place of output that the daemon does not keep any more.
+fn gap(bytes: u64) -> Bytes {
+    format!("\r\n[{bytes} bytes of output are not kept any more]\r\n").into()
 }
 
 fn options(token: Option<&str>) -> CallOptions {
@@ -162,7 +171,7 @@ impl Commands {
             pty: pty(size).into(),
             ..StartRequest::default()
         };
-        let begun = self.begin_shell(id, request, token).await;
+        let begun = self.begin_shell(&call, id, request, token).await;
         call.end().await;
         let shell = begun?;
         let (say, heard) = mpsc::channel(PIECES);
@@ -186,34 +195,76 @@ impl Commands {
     /// Starts it, and finds out what the daemon calls it.
     async fn begin_shell(
         &self,
+        call: &CallUnderWay,
         id: BoxId,
         request: StartRequest,
         token: Option<&str>,
     ) -> Result<Shell, Trouble> {
-        let no_shell = || Trouble::internal(&"the daemon began no shell");
+        // Without a limit in the call itself: of a start that is the shell's own deadline.
+        let pid = tokio::time::timeout(QUICK, self.start_shell(id, request, token)).await;
+        let pid = pid.map_err(|_| Trouble::internal(&"the daemon began no shell in time"))??;
+        let token = token.map(Into::into);
+        match self.named(call, id, pid).await {
+            Ok(exec_id) => Ok(Shell {
+                id,
+                pid,
+                exec_id,
+                token,
+            }),
+            Err(trouble) => {
+                // Nobody would ever end it.
+                self.kill_shell(id, pid, token.as_deref()).await;
+                Err(trouble)
+            }
+        }
+    }
+
+    async fn start_shell(
+        &self,
+        id: BoxId,
+        request: StartRequest,
+        token: Option<&str>,
+    ) -> Result<u32, Trouble> {
         let processes = self.0.boxds.processes(id);
         let started = processes.start_with_options(request, options(token)).await;
         let mut stream = started.map_err(|error| said(&error))?;
         let first = stream.message().await.map_err(|error| said(&error))?;
         let first = first.map(|message| message.to_owned_message());
-        let pid = match first.as_ref().and_then(|first| first.event.event.as_ref()) {
-            Some(process_event::Event::Start(begun)) => begun.pid,
-            Some(_) | None => return Err(no_shell()),
-        };
-        let options = CallOptions::default().with_timeout(QUICK);
-        let client = self.0.boxds.client(id);
-        let procs = client
-            .procs_with_options(ProcsRequest::default(), options)
-            .await;
-        let procs = procs.map_err(|error| said(&error))?.into_owned().procs;
+        match first.as_ref().and_then(|first| first.event.event.as_ref()) {
+            Some(process_event::Event::Start(begun)) => Ok(begun.pid),
+            Some(_) | None => Err(Trouble::internal(&"the daemon began no shell")),
+        }
+    }
+
+    /// What the daemon calls a process.
+    async fn named(&self, call: &CallUnderWay, id: BoxId, pid: u32) -> Result<Arc<str>, Trouble> {
+        let answer = self
+            .ask_daemon(call, id, false, || {
+                let client = self.0.boxds.client(id);
+                async move {
+                    let options = CallOptions::default().with_timeout(QUICK);
+                    let request = ProcsRequest::default();
+                    let answer = client.procs_with_options(request, options).await?;
+                    Ok(answer.into_owned())
+                }
+            })
+            .await?;
         // The newest comes first.
-        let found = procs.into_iter().find(|proc| proc.pid == pid);
-        Ok(Shell {
-            id,
-            pid,
-            exec_id: found.ok_or_else(no_shell)?.exec_id.into(),
-            token: token.map(Into::into),
-        })
+        let found = answer.procs.into_iter().find(|proc| proc.pid == pid);
+        let found = found.ok_or_else(|| Trouble::internal(&"the daemon knows no such shell"))?;
+        Ok(found.exec_id.into())
+    }
+
+    async fn kill_shell(&self, id: BoxId, pid: u32, token: Option<&str>) {
+        let request = SendSignalRequest {
+            process: selector(pid).into(),
+            signal: Signal::SIGNAL_SIGKILL.into(),
+            ..SendSignalRequest::default()
+        };
+        let client = self.0.boxds.processes(id);
+        let options = options(token).with_timeout(QUICK);
+        // A shell that has ended needs no end.
+        let _ = client.send_signal_with_options(request, options).await;
     }
 
     /// Follows a shell to its end, through everything that breaks off meanwhile.
@@ -226,11 +277,15 @@ impl Commands {
             };
             match more {
                 Ok(more) => {
+                    let missing = more.data_offset.saturating_sub(offset);
                     (offset, tries) = (more.next_offset, 0);
                     let over = more.eof;
-                    let piece = Heard::Output(more.data.into());
-                    if piece != Heard::Output(Bytes::new()) && say.send(piece).await.is_err() {
-                        return;
+                    let hole = (missing > 0).then(|| gap(missing));
+                    let piece = (!more.data.is_empty()).then(|| more.data.into());
+                    for bytes in hole.into_iter().chain(piece) {
+                        if say.send(Heard::Output(bytes)).await.is_err() {
+                            return;
+                        }
                     }
                     if over {
                         let exit_code = self.exit_code(shell).await;
@@ -357,17 +412,12 @@ impl Keyboard {
 
     /// Ends the shell, if its box runs; one that sleeps is not woken for it.
     pub async fn close(&self) {
-        let Some(client) = self.running() else {
+        if self.running().is_none() {
             return;
-        };
-        let request = SendSignalRequest {
-            process: self.shell.selector().into(),
-            signal: Signal::SIGNAL_SIGKILL.into(),
-            ..SendSignalRequest::default()
-        };
-        let options = self.shell.options().with_timeout(QUICK);
-        // A shell that has ended needs no end.
-        let _ = client.send_signal_with_options(request, options).await;
+        }
+        let Shell { id, pid, .. } = self.shell;
+        let token = self.shell.token.as_deref();
+        self.commands.kill_shell(id, pid, token).await;
     }
 
     fn running(&self) -> Option<crate::boxd::Processes> {

@@ -44,7 +44,7 @@ pub enum Kind {
     WakeFailed,
     /// The freeze failed; the box runs on (rule 4.9).
     FreezeFailed,
-    /// The box has the daemon that it had.
+    /// The box's daemon could not be exchanged; all in the box goes on.
     RenewFailed,
     /// What a box may reach could not be made; it reaches nothing (rule 5.12).
     EgressFailed,

@@ -55,7 +55,7 @@ pub trait Driver: Send + Sync + 'static {
     async fn reach(&self, id: BoxId, egress: &Egress) -> Result<Reaches, DriverError>;
 
     /// Gives a running box the daemon that new boxes get, without an end to anything that runs in it; connections to the daemon
-    /// end. An error: the box has the daemon that it had, or no processes any more.
+    /// end. An error: all in the box goes on, most likely with the daemon that it had; or it has no processes any more.
     async fn renew(&self, id: BoxId) -> Result<(), DriverError>;
 
     /// Whether a running box has another daemon than new boxes get. A driver that cannot tell says no.

@@ -7,8 +7,7 @@ use icebox_lifecycle::{BoxId, CopyId};
 
 use super::copy::IMAGES;
 use super::criu::CriuError;
-use super::image::BOXD_IN_BOX;
-use super::{ContainerDriver, Host, boot, bootid, fsutil, mount};
+use super::{ContainerDriver, Host, boot, bootid, fsutil, mount, renew};
 
 /// Mounts a frozen box's files and restores its images. Ends when CRIU does; the box runs.
 ///
@@ -41,10 +40,11 @@ pub fn dump(driver: &ContainerDriver, id: BoxId) -> Result<(), String> {
     let cgroup = host.hierarchies.of(id);
     let criu = host.criu.as_ref().map_err(Clone::clone)?;
     let pid = host.require_first_process(id).map_err(|e| e.to_string())?;
+    let executed = renew::settled(host, id, pid).map_err(|e| e.to_string())?;
     let images = paths.dir.join("by-hand");
     fs::create_dir_all(&images).map_err(|e| e.to_string())?;
     cgroup.freeze().map_err(|e| e.to_string())?;
-    let running = criu.dump(&paths, &cgroup, pid, BOXD_IN_BOX, &images);
+    let running = criu.dump(&paths, &cgroup, pid, executed.place, &images);
     running.map_err(|e| e.to_string())?.wait().map_err(said)?;
     fsutil::sync_filesystem(&images).map_err(|e| e.to_string())?;
     clear(driver, id)

@@ -129,8 +129,9 @@ fn mount_idmapped(image: &Path, target: &Path, uid_base: u32) -> io::Result<()> 
     Ok(())
 }
 
-/// Mounts a file of this host read-only at `place` in the mount namespace of process `pid`, where nothing is mounted yet.
-pub(super) fn add_file(pid: u32, file: &Path, place: &'static str) -> io::Result<()> {
+/// Mounts a file of this host read-only at `place` in the mount namespace of process `pid`, where nothing is mounted yet. What
+/// it is mounted on is an empty file of `owner`, which nobody can execute.
+pub(super) fn add_file(pid: u32, file: &Path, place: &'static str, owner: u32) -> io::Result<()> {
     let tree = open_tree(
         rustix::fs::CWD,
         file,
@@ -144,9 +145,10 @@ pub(super) fn add_file(pid: u32, file: &Path, place: &'static str) -> io::Result
             rustix::fs::CWD,
             place,
             OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-            Mode::from_raw_mode(0o755),
+            Mode::from_raw_mode(0o644),
             ResolveFlags::NO_SYMLINKS,
         )?;
+        std::os::unix::fs::fchown(&target, Some(owner), Some(owner))?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         Ok(move_mount(tree.as_fd(), "", target.as_fd(), "", flags)?)

@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::cgroup::Cgroup;
 use super::paths::BoxPaths;
-use super::{Host, Trouble, While, boot, copy, criu, fsutil, programs, record, seen};
+use super::{Host, Trouble, While, boot, copy, criu, fsutil, programs, record, renew, seen};
 use crate::driver::{Capabilities, DriverError};
 
 /// What is known when a box's first process is gone and nobody saw why.
@@ -137,12 +137,27 @@ pub(super) fn list(host: &Host) -> Result<Vec<(BoxId, Seen)>, Trouble> {
     ids.sort_unstable();
     ids.dedup();
     // A server asks for the list once, when it starts: the time to tidy up after older versions.
-    boot::sweep_boxds(host)?;
+    tidy_boxds(host, &ids)?;
     let looked = ids.into_iter().map(|id| match look(host, id) {
         Ok(seen) => Ok((id, seen)),
         Err(trouble) => Err(Trouble::Failed(format!("box {id}: {trouble}"))),
     });
     looked.collect()
+}
+
+/// Removes boxds of earlier versions, once it is written down what every box executes.
+fn tidy_boxds(host: &Host, ids: &[BoxId]) -> Result<(), Trouble> {
+    for id in ids {
+        let first = first_process(&host.hierarchies.of(*id));
+        let Some(pid) = first.when("look at the box's processes")? else {
+            continue;
+        };
+        if let Err(error) = renew::executed(host, *id, pid) {
+            tracing::warn!(%id, %error, "boxds of earlier versions are kept, for this box may need one");
+            return Ok(());
+        }
+    }
+    boot::sweep_boxds(host)
 }
 
 /// Whether a box's processes belong to this data folder: several servers may share a machine.

@@ -16,14 +16,16 @@ use serde_json::{Value, json};
 use super::image::BOXD_IN_BOX;
 use super::record::Record;
 use super::{Host, Trouble, While, boot, mount, netns};
+use crate::clock::monotonic_now;
 use crate::driver::BOXD_PORT;
 use crate::steps::reached;
 
-/// How long boxd may take for an answer: it waits for files that are on their way, and has its successor look at everything.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long boxd may take for its whole answer: it waits for files that are on their way, and has its successor look at
+/// everything.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// The longest answer that is read, in bytes.
-const ANSWER_MAX: u64 = 64 * 1024;
+const ANSWER_MAX: usize = 16 * 1024;
 
 /// Where a boxd is seen in a box.
 const PLACES: [&str; 2] = [BOXD_IN_BOX, "/usr/lib/icebox/boxd-2"];
@@ -46,13 +48,22 @@ pub(super) fn renew(host: &Host, id: BoxId) -> Result<(), Trouble> {
     let before = settled(host, id, pid)?;
     let free = PLACES.into_iter().find(|place| *place != before.place);
     let free = free.unwrap_or(BOXD_IN_BOX);
-    mount::add_file(pid, &host.images.boxd(&host.boxd), free).when("put the new boxd in")?;
+    let (new, owner) = (host.images.boxd(&host.boxd), before.record.uid_base);
+    mount::add_file(pid, &new, free, owner).when("put the new boxd in")?;
     reached("renew.mounted", None);
     let restarted = restart(host, id, pid, free);
     reached("renew.restarted", None);
-    settled(host, id, pid)?;
+    // If it has not happened by now, it cannot any more: the new one is taken away again.
+    let after = settled(host, id, pid);
     reached("renew.settled", None);
-    restarted
+    match (restarted, after) {
+        (Ok(()), Ok(_)) => Ok(()),
+        (Err(_), Ok(after)) if after.place == free => Ok(()),
+        (Err(trouble), _) => Err(trouble),
+        (Ok(()), Err(trouble)) => Err(Trouble::Failed(format!(
+            "boxd is the new one, but not all is in order after it, so ask once more: {trouble}"
+        ))),
+    }
 }
 
 /// What the box executes, written down, and nothing but that mounted in its places.
@@ -70,7 +81,8 @@ pub(super) fn settled(host: &Host, id: BoxId, pid: u32) -> Result<Executed, Trou
     Ok(Executed { record, place })
 }
 
-fn executed(host: &Host, id: BoxId, pid: u32) -> Result<Record, Trouble> {
+/// Writes down what the box executes, where that is another boxd than its record says.
+pub(super) fn executed(host: &Host, id: BoxId, pid: u32) -> Result<Record, Trouble> {
     let mut record = host.record(id)?;
     let runs = |sum: &str| executes(pid, &host.images.boxd(sum)).when("look what the box executes");
     if runs(&record.boxd)? {
@@ -107,7 +119,7 @@ fn restart(host: &Host, id: BoxId, pid: u32, place: &str) -> Result<(), Trouble>
         return Ok(());
     }
     Err(Trouble::Failed(
-        "boxd could not execute the new one, and goes on as it was".to_owned(),
+        "boxd could not execute the new one".to_owned(),
     ))
 }
 
@@ -130,8 +142,8 @@ fn ask(pid: u32, method: &str, argument: &Value) -> Result<(), Trouble> {
 
 /// The status and the body of its answer.
 fn call(pid: u32, method: &str, argument: &Value) -> io::Result<(u16, Vec<u8>)> {
+    let until = monotonic_now() + ANSWER_LIMIT;
     let mut stream = netns::connect(pid, BOXD_PORT)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let body = argument.to_string();
     let length = body.len();
     // An answer to HTTP/1.0 ends with its connection, and comes in one piece.
@@ -140,8 +152,21 @@ fn call(pid: u32, method: &str, argument: &Value) -> io::Result<(u16, Vec<u8>)> 
         "POST /icebox.boxd.v1.Boxd/{method} HTTP/1.0\r\nHost: box\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )?;
+    // Who answers is the box's business, and may take its time.
     let mut answer = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    let mut piece = [0; 1024];
+    while answer.len() < ANSWER_MAX {
+        let left = until.saturating_duration_since(monotonic_now());
+        if left.is_zero() {
+            let words = format!("no whole answer for {} s", ANSWER_LIMIT.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece)? {
+            0 => break,
+            length => answer.extend_from_slice(&piece[..length]),
+        }
+    }
     parsed(&answer).ok_or_else(|| io::Error::other("boxd's answer broke off"))
 }
 
