@@ -40,6 +40,7 @@ use std::sync::Arc;
 use axum::middleware::from_fn_with_state;
 use axum::serve::ListenerExt as _;
 use connectrpc::{ConnectRpcService, Limits};
+use icebox_wire::boxd::TAKES_OVER;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -86,7 +87,8 @@ fn main() -> ExitCode {
 fn answer(fd: Option<OsString>) -> ExitCode {
     let fd = fd.and_then(|fd| fd.to_str()?.parse().ok());
     let fd = fd.ok_or_else(|| io::Error::other("a descriptor is missing"));
-    match fd.and_then(restart::could_take_over) {
+    let could = fd.and_then(restart::could_take_over);
+    match could.and_then(|()| io::stdout().write_all(TAKES_OVER.as_bytes())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

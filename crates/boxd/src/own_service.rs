@@ -302,8 +302,7 @@ impl Boxd for OwnService {
         _: RequestContext,
         request: ServiceRequest<'_, RestartRequest>,
     ) -> ServiceResult<RestartResponse> {
-        let program = Some(request.program).filter(|program| !program.is_empty());
-        self.restarter.prepare(program).await?;
+        self.restarter.prepare(request.next).await?;
         Response::ok(RestartResponse::default())
     }
 

@@ -523,8 +523,13 @@ fn box_cli_jobs_outlive_a_new_boxd() {
     let before = server.prints(&["exec", "web", "--", pids]);
     assert_eq!(before.lines().count(), 3, "{before}");
     for round in 3..5 {
-        let renewed = server.prints(&["renew", "web"]);
+        let (renewed, told) = server.ends(0, &["renew", "web"]);
         assert!(renewed.contains("web: awake because"), "{renewed}");
+        let expected = if round == 3 { "now" } else { "already" };
+        assert!(
+            told.contains(&format!("daemon of new boxes {expected}")),
+            "{told}"
+        );
         assert_ne!(executed(&server), old);
         shell.type_in(&format!("echo at-$((40 + {round}))\r"));
         shell.shows(&format!("at-4{round}"));

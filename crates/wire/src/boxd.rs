@@ -22,6 +22,15 @@ pub use connectrpc::{ConnectError, ErrorCode};
 /// The TCP port boxd listens on in every box.
 pub const PORT: u16 = 49983;
 
+/// Where boxd is in a box.
+pub const PLACE: &str = "/usr/lib/icebox/boxd";
+
+/// Where its successor is while it takes over.
+pub const NEXT_PLACE: &str = "/usr/lib/icebox/boxd-next";
+
+/// What a boxd says that could take over.
+pub const TAKES_OVER: &str = "boxd takes over\n";
+
 /// The exit code of a program that ended while boxd restarted, if it cannot be known any more. Programs have none below 0.
 pub const UNKNOWN_EXIT: i32 = -1;
 

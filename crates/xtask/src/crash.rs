@@ -164,11 +164,19 @@ fn crash_in_freeze(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
 fn crash_in_renew(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     let (id, before) = box_with_witness(instance)?;
     instance.stop()?;
-    arm(instance, cell)?;
+    let boxd = instance.data.join("another-boxd");
+    let kept = fs::read_dir(instance.data.join("boxd"))?.next();
+    let kept = kept.context("no boxd is kept")??.path().join("boxd");
+    let mut program = fs::read(kept).context("read boxd")?;
+    program.extend(b"another");
+    fs::write(&boxd, program)?;
+    arm_with(instance, cell, &[("ICEBOX_BOXD", &boxd.to_string_lossy())])?;
     let path = format!("/v1/boxes/{id}/renew");
     drop(instance.ask("POST", &path, Some(&json!({}))));
     struck(instance, cell)?;
     instance.wait_for_status(&id, &["ready"])?;
+    witness(instance, &id, &before)?;
+    // That server has the usual one again, and the box the one or the other.
     instance.post(&path, json!({}))?;
     goes_on(instance, &id, &before)
 }
@@ -291,6 +299,11 @@ fn restore(instance: &Instance, id: &str) {
 
 /// Starts the server so that it strikes at the cell's step.
 fn arm(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
+    arm_with(instance, cell, &[])
+}
+
+/// The same with more variables.
+fn arm_with(instance: &mut Instance, cell: Cell, more: &[(&str, &str)]) -> anyhow::Result<()> {
     let at = match cell.victim {
         Victim::Server => cell.step.to_owned(),
         Victim::Criu => format!("{},only-criu", cell.step),
@@ -298,7 +311,9 @@ fn arm(instance: &mut Instance, cell: Cell) -> anyhow::Result<()> {
     };
     let trace = instance.data.join("steps.trace");
     let trace = trace.to_string_lossy().into_owned();
-    instance.start(&[("ICEBOX_CRASH_AT", &at), ("ICEBOX_STEP_TRACE", &trace)])
+    let mut variables = vec![("ICEBOX_CRASH_AT", &*at), ("ICEBOX_STEP_TRACE", &*trace)];
+    variables.extend(more);
+    instance.start(&variables)
 }
 
 /// Makes sure that the blow fell, and has a healthy server afterwards.

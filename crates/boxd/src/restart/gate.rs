@@ -75,10 +75,8 @@ impl Gate {
         if tokio::time::timeout(limit, quiet).await.is_ok() {
             return Ok(());
         }
-        let count = *AT_WORK.borrow();
         Err(Error::Limit(format!(
-            "files or input have been on their way for {} s ({count} at once now), and boxd cannot restart under them: try again \
-             after them",
+            "files or input have been on their way for {} s, and boxd cannot restart under them: try again after them",
             limit.as_secs()
         )))
     }

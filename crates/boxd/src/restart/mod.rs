@@ -10,12 +10,15 @@ mod kept;
 mod left;
 mod trial;
 
+use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use icebox_wire::boxd::NEXT_PLACE;
 
 use self::gate::Gate;
 pub(crate) use self::inherited::Inherited;
@@ -61,11 +64,14 @@ impl Restarter {
         &self.gate
     }
 
-    /// Sees that nothing is in the way and that the program would take over (the one boxd was called by, without another), then
-    /// closes the gate; whoever waits for that goes on with [`execute`](Self::execute).
-    pub(crate) async fn prepare(&self, program: Option<&str>) -> Result<(), Error> {
-        let program = program.map_or_else(called, |other| Ok(other.into()));
-        let program = program.map_err(Error::Restart)?;
+    /// Sees that nothing is in the way and that the program (the next one, or the one that boxd was called by) would take over,
+    /// then closes the gate; whoever waits for that goes on with [`execute`](Self::execute).
+    pub(crate) async fn prepare(&self, next: bool) -> Result<(), Error> {
+        let program = match next {
+            // No other path: anyone in the box can ask for this.
+            true => NEXT_PLACE.into(),
+            false => called().map_err(Error::Restart)?,
+        };
         self.gate.quiet(QUIET_WITHIN).await?;
         // From here to the end nothing is waited for, so nothing can come between.
         if self.gate.is_closed() {
@@ -88,12 +94,11 @@ impl Restarter {
 
     /// Becomes the program. Only comes back when that fails; everything is as it was before then.
     pub(crate) fn execute(&self) -> io::Error {
-        self.become_program()
-            .err()
-            .unwrap_or_else(|| io::Error::other("it came back"))
+        let Err(error) = self.become_program();
+        error
     }
 
-    fn become_program(&self) -> io::Result<()> {
+    fn become_program(&self) -> io::Result<Infallible> {
         let mut open = self.kept.table.descriptors();
         let file = self.kept.leave(true)?;
         let from = TakeOver {
@@ -103,9 +108,11 @@ impl Restarter {
         open.push(from.listener_fd);
         let program = self.program().clone();
         let kept_open = inherited::keep_open(&open, true);
-        let failed = kept_open.and_then(|()| execute(&program, &arguments(&program, from)));
-        let closed = inherited::keep_open(&open, false);
-        failed.and(closed)
+        let failed = kept_open
+            .and_then(|()| arguments(from))
+            .and_then(|arguments| execute(&program, &arguments));
+        inherited::keep_open(&open, false)?;
+        failed
     }
 
     fn program(&self) -> MutexGuard<'_, OsString> {
@@ -115,7 +122,7 @@ impl Restarter {
 
 /// Executes a program in place of this one, with the same variables. Only comes back with an error. Not by `Command`: that has
 /// the C library search for it, which makes a shell run a file that is no program, and changes how signals are handled.
-fn execute(program: &OsStr, arguments: &[OsString]) -> io::Result<()> {
+fn execute(program: &OsStr, arguments: &[OsString]) -> io::Result<Infallible> {
     let strings = arguments
         .iter()
         .map(|argument| CString::new(argument.clone().into_vec()))
@@ -134,9 +141,9 @@ fn called() -> io::Result<OsString> {
     called.ok_or_else(|| io::Error::other("boxd was called without its name"))
 }
 
-/// Those it was called with, and where everything is.
-fn arguments(program: &OsStr, from: TakeOver) -> Vec<OsString> {
-    let mut all = vec![program.to_owned()];
+/// Those it was called with, its name among them, and where everything is.
+fn arguments(from: TakeOver) -> io::Result<Vec<OsString>> {
+    let mut all = vec![called()?];
     let mut before = std::env::args_os().skip(1);
     while let Some(argument) = before.next() {
         if argument == TAKE_OVER {
@@ -146,5 +153,5 @@ fn arguments(program: &OsStr, from: TakeOver) -> Vec<OsString> {
         }
     }
     all.extend([TAKE_OVER.into(), from.to_string().into()]);
-    all
+    Ok(all)
 }

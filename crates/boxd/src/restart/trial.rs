@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use icebox_wire::boxd::TAKES_OVER;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::inherited::take;
@@ -41,18 +42,25 @@ pub(super) fn try_out(program: &OsStr, kept: &Kept) -> Result<(), Error> {
     let said = said
         .map(File::from)
         .map_err(|errno| Error::Restart(errno.into()))?;
-    let stderr = said.try_clone().map_err(Error::Restart)?;
+    let [stdout, stderr] = [said.try_clone(), said.try_clone()];
     let child = Command::new(program)
         .arg(COULD_TAKE_OVER)
         .arg(file.as_raw_fd().to_string())
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(stderr)
+        .stdout(stdout.map_err(Error::Restart)?)
+        .stderr(stderr.map_err(Error::Restart)?)
         .spawn();
     let mut child = child.map_err(|error| Error::NoTakeOver(error.to_string()))?;
     match ended(&mut child).map_err(Error::Restart)? {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => Err(Error::NoTakeOver(format!("{status}: {}", first_line(said)))),
+        Some(status) => {
+            let said = text(said);
+            // Any program may end well; only a boxd says this.
+            if status.success() && said == TAKES_OVER {
+                return Ok(());
+            }
+            let line = said.lines().next().unwrap_or("it said nothing");
+            Err(Error::NoTakeOver(format!("{status}: {line}")))
+        }
         None => {
             let limit = LIMIT.as_secs();
             Err(Error::NoTakeOver(format!("no answer for {limit} s")))
@@ -74,14 +82,13 @@ fn ended(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-fn first_line(mut said: File) -> String {
+/// The beginning of what it said.
+fn text(mut said: File) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read is not there to be told.
     let read = said
         .rewind()
         .and_then(|()| said.take(SAID_BYTES).read_to_end(&mut bytes));
+    // What cannot be read is not there to be told.
     drop(read);
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().next().unwrap_or("it gave no reason");
-    line.to_owned()
+    String::from_utf8_lossy(&bytes).into_owned()
 }

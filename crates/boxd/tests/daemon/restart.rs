@@ -339,6 +339,8 @@ async fn a_program_that_would_not_take_over_is_not_tried_in_earnest() {
     for (script, words) in [
         ("echo 'it has the form 9' >&2; exit 1", "the form 9"),
         ("kill -SEGV $$", "signal: 11"),
+        ("exit 0", "it said nothing"),
+        ("echo I am something else", "I am something else"),
         ("exec /nowhere", "exit status: 127"),
     ] {
         boxd.replace_program(script);

@@ -53,9 +53,17 @@ impl Commands {
         self.until_ready(id).await
     }
 
-    /// Gives a box the daemon that new boxes get. What runs in it goes on; calls that wait are made again.
+    /// Gives a box the daemon that new boxes get, where it has another one; otherwise this is no use of it and wakes nothing. What
+    /// runs in it goes on; calls that wait are made again.
     pub async fn renew(&self, caller: &Caller, id: &str) -> Result<Arc<View>, Trouble> {
-        let id = self.find(caller, id)?.id();
+        let view = self.find(caller, id)?;
+        if let Some(ended) = Trouble::of_ended(&view, self.0.clock.now()) {
+            return Err(ended);
+        }
+        let id = view.id();
+        if !self.0.driver.is_outdated(id).await {
+            return Ok(view);
+        }
         let (commands, caller) = (self.clone(), caller.clone());
         to_its_end(async move {
             let (call, answer) = commands.acting(&caller, id, true).await?;

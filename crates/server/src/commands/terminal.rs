@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use connectrpc::client::CallOptions;
 use icebox_lifecycle::{BoxId, State};
-use icebox_wire::boxd::{ConnectError, OutputRequest, OutputResponse, ProcsRequest, Stream};
+use icebox_wire::boxd::{
+    ConnectError, ErrorCode, OutputRequest, OutputResponse, ProcsRequest, Stream,
+};
 use icebox_wire::process::process_event;
 use icebox_wire::process::process_input::Input;
 use icebox_wire::process::process_selector::Selector;
@@ -293,7 +295,7 @@ impl Commands {
                         return;
                     }
                 }
-                Err(error) if said(&error).kind == Kind::NotFound => {
+                Err(error) if error.code == ErrorCode::NotFound => {
                     let _ = say.send(Heard::Ended { exit_code: None }).await;
                     return;
                 }

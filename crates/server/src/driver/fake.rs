@@ -382,6 +382,11 @@ impl Driver for Fake {
         self.play(Step::Renew, id, act).await
     }
 
+    /// New boxes always get another one.
+    async fn is_outdated(&self, _: BoxId) -> bool {
+        true
+    }
+
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {
         let act = move |world: &mut World| {
             if let Some(found) = world.boxes.get_mut(&id) {

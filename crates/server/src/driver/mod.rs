@@ -58,7 +58,7 @@ pub trait Driver: Send + Sync + 'static {
     /// end. An error: all in the box goes on, most likely with the daemon that it had; or it has no processes any more.
     async fn renew(&self, id: BoxId) -> Result<(), DriverError>;
 
-    /// Whether a running box has another daemon than new boxes get. A driver that cannot tell says no.
+    /// Whether a box has, or will wake with, another daemon than new boxes get. A driver that cannot tell says no.
     async fn is_outdated(&self, id: BoxId) -> bool {
         let _ = id;
         false

@@ -40,11 +40,11 @@ pub fn dump(driver: &ContainerDriver, id: BoxId) -> Result<(), String> {
     let cgroup = host.hierarchies.of(id);
     let criu = host.criu.as_ref().map_err(Clone::clone)?;
     let pid = host.require_first_process(id).map_err(|e| e.to_string())?;
-    let executed = renew::settled(host, id, pid).map_err(|e| e.to_string())?;
+    renew::settled(host, id, pid).map_err(|e| e.to_string())?;
     let images = paths.dir.join("by-hand");
     fs::create_dir_all(&images).map_err(|e| e.to_string())?;
     cgroup.freeze().map_err(|e| e.to_string())?;
-    let running = criu.dump(&paths, &cgroup, pid, executed.place, &images);
+    let running = criu.dump(&paths, &cgroup, pid, &images);
     running.map_err(|e| e.to_string())?.wait().map_err(said)?;
     fsutil::sync_filesystem(&images).map_err(|e| e.to_string())?;
     clear(driver, id)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::bootid;
 use super::cgroup::Cgroup;
 use super::fsutil;
+use super::image::BOXD_IN_BOX;
 use super::paths::BoxPaths;
 use super::programs::{self, wait_readable};
 
@@ -79,13 +80,12 @@ impl Criu {
     }
 
     /// Starts the dump of the box whose first process is `pid1` into `images`. The box's v2 cgroup is
-    /// frozen before and after. `boxd` is where the box sees what it executes.
+    /// frozen before and after.
     pub(super) fn dump(
         &self,
         paths: &BoxPaths,
         cgroup: &Cgroup,
         pid1: u32,
-        boxd: &str,
         images: &Path,
     ) -> io::Result<Running> {
         let mut command = self.command("dump", paths, images);
@@ -100,7 +100,7 @@ impl Criu {
             .args(["--network-lock", "skip", "--ghost-limit", "512M"])
             .args(["--external", "mnt[]:m", "--external", "mnt[/dev/null]:null"])
             .arg("--external")
-            .arg(format!("mnt[{boxd}]:boxd"))
+            .arg(format!("mnt[{BOXD_IN_BOX}]:boxd"))
             .arg("--external")
             .arg(format!("mnt[{}]:boot_id", bootid::IN_BOX));
         Running::start(command, paths, paths.run.join("dump.log"))

@@ -14,7 +14,7 @@ use icebox_lifecycle::{BoxId, CopyId};
 use super::copy::{self, IMAGES, Manifest};
 use super::criu::{Criu, CriuError};
 use super::paths::BoxPaths;
-use super::renew::Executed;
+use super::record::Record;
 use super::{Host, Trouble, While, boot, criu, fsutil, mount, renew, watches, wayout};
 use crate::driver::FreezeMode;
 use crate::steps::reached;
@@ -45,13 +45,13 @@ pub(super) fn freeze(host: &Host, id: BoxId, mode: FreezeMode) -> Result<(), Tro
         FreezeMode::RamOnly => Ok(()),
         FreezeMode::Copy(copy) => {
             wayout::unplug(&paths, pid)?;
-            let executed = renew::settled(host, id, pid)?;
-            write_copy(host, id, copy, &executed)
+            let record = renew::settled(host, id, pid)?;
+            write_copy(host, id, copy, &record)
         }
     }
 }
 
-fn write_copy(host: &Host, id: BoxId, copy: CopyId, executed: &Executed) -> Result<(), Trouble> {
+fn write_copy(host: &Host, id: BoxId, copy: CopyId, record: &Record) -> Result<(), Trouble> {
     let criu = host
         .criu
         .as_ref()
@@ -60,11 +60,10 @@ fn write_copy(host: &Host, id: BoxId, copy: CopyId, executed: &Executed) -> Resu
     remove_other_copies(&paths, copy)?;
     require_room(host, id)?;
     let tmp = paths.copy_tmp(copy);
-    dump(host, id, criu, executed.place, &tmp)?;
+    dump(host, id, criu, &tmp)?;
     reached("freeze.dumped", None);
     let files = sync_and_sum(&paths, &tmp)?;
     reached("freeze.synced", None);
-    let record = &executed.record;
     let manifest = Manifest::new(host.facts.clone(), &record.image, &record.boxd, files);
     manifest
         .write(&tmp)
@@ -110,7 +109,7 @@ fn sync_files(paths: &BoxPaths) -> io::Result<()> {
     Ok(())
 }
 
-fn dump(host: &Host, id: BoxId, criu: &Criu, boxd: &str, tmp: &Path) -> Result<(), Trouble> {
+fn dump(host: &Host, id: BoxId, criu: &Criu, tmp: &Path) -> Result<(), Trouble> {
     let paths = host.paths.of(id);
     let cgroup = host.hierarchies.of(id);
     let mut held_watches = Vec::new();
@@ -120,7 +119,7 @@ fn dump(host: &Host, id: BoxId, criu: &Criu, boxd: &str, tmp: &Path) -> Result<(
         fs::create_dir_all(&images).map_err(|e| no_room_or("make the copy's folder", e))?;
         let pid1 = host.require_first_process(id)?;
         let running = criu
-            .dump(&paths, &cgroup, pid1, boxd, &images)
+            .dump(&paths, &cgroup, pid1, &images)
             .when("start CRIU")?;
         reached("freeze.dumping", Some(running.pid()));
         let dumped = running.wait();

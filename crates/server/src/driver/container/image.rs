@@ -18,7 +18,7 @@ use super::paths::Paths;
 use super::wayout::RESOLV_CONF;
 
 /// Where boxd is seen inside a box.
-pub(super) const BOXD_IN_BOX: &str = "/usr/lib/icebox/boxd";
+pub(super) const BOXD_IN_BOX: &str = icebox_wire::boxd::PLACE;
 
 /// Host folders that a generation hard-links.
 const LINKED: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2, unlinkat};
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, move_mount, open_tree, unmount,
 };
@@ -140,28 +140,38 @@ pub(super) fn add_file(pid: u32, file: &Path, place: &'static str, owner: u32) -
     let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     set_attributes(&tree, attributes, None)?;
     Namespace::Mount.within(pid, move || {
-        // The box may have made links on the way there, which would lead astray.
-        let target = openat2(
-            rustix::fs::CWD,
-            place,
-            OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-            Mode::from_raw_mode(0o644),
-            ResolveFlags::NO_SYMLINKS,
-        )?;
+        // Whatever the box had there.
+        remove_within_box(place)?;
+        let target = within_box(place, OFlags::CREATE | OFlags::EXCL | OFlags::RDONLY)?;
         std::os::unix::fs::fchown(&target, Some(owner), Some(owner))?;
-        let flags =
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        Ok(move_mount(tree.as_fd(), "", target.as_fd(), "", flags)?)
+        Ok(move_mount(
+            tree.as_fd(),
+            "",
+            target.as_fd(),
+            "",
+            BY_DESCRIPTORS,
+        )?)
+    })
+}
+
+/// Moves what is mounted at `from` to `to`, where nothing is mounted, in the mount namespace of process `pid`; what it was
+/// mounted on goes. Who executes or has opened something of it notices nothing.
+pub(super) fn move_file(pid: u32, from: &'static str, to: &'static str) -> io::Result<()> {
+    Namespace::Mount.within(pid, move || {
+        let (mounted, target) = (
+            within_box(from, OFlags::PATH)?,
+            within_box(to, OFlags::PATH)?,
+        );
+        move_mount(mounted.as_fd(), "", target.as_fd(), "", BY_DESCRIPTORS)?;
+        remove_within_box(from)
     })
 }
 
 /// Unmounts what is mounted at `place` in the mount namespace of process `pid`, if anything is.
 pub(super) fn remove_file(pid: u32, place: &'static str) -> io::Result<()> {
     let mountinfo = fs::read(format!("/proc/{pid}/mountinfo"))?;
-    let mounted = points_of(&mountinfo)
-        .iter()
-        .filter(|point| *point == place)
-        .count();
+    let points = points_of(&mountinfo);
+    let mounted = points.iter().filter(|point| *point == place).count();
     if mounted == 0 {
         return Ok(());
     }
@@ -171,6 +181,37 @@ pub(super) fn remove_file(pid: u32, place: &'static str) -> io::Result<()> {
         }
         Ok(())
     })
+}
+
+const BY_DESCRIPTORS: MoveMountFlags =
+    MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH.union(MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH);
+
+/// Removes a file of a box from within its mount namespace, if it is there.
+fn remove_within_box(place: &str) -> io::Result<()> {
+    let (folder, name) = place.rsplit_once('/').unwrap_or(("/", place));
+    let folder = within_box(folder, OFlags::PATH | OFlags::DIRECTORY)?;
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a file of a box from within its mount namespace. The box may have made links on the way there: they lead astray.
+fn within_box(place: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let mode = if flags.contains(OFlags::CREATE) {
+        // Nobody can execute it.
+        Mode::from_raw_mode(0o644)
+    } else {
+        Mode::empty()
+    };
+    let flags = flags | OFlags::CLOEXEC;
+    Ok(openat2(
+        rustix::fs::CWD,
+        place,
+        flags,
+        mode,
+        ResolveFlags::NO_SYMLINKS,
+    )?)
 }
 
 fn set_attributes(tree: &OwnedFd, attr_set: u64, userns: Option<&OwnedFd>) -> io::Result<()> {

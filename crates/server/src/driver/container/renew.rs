@@ -1,8 +1,8 @@
 //! A running box's boxd, exchanged for the one that new boxes get, while everything else in the box goes on.
 //!
-//! The new one is mounted at a second place, and boxd executes that; then the first place is free for the next exchange. What
-//! is executed stays mounted all along: a box could not be copied otherwise. A server that ends in between leaves more mounted
-//! than is executed, and a record of what was executed before; a freeze looks, and sets both right.
+//! The new one is mounted beside the old one, boxd executes that, the old one goes, and the new one moves into its place. What is
+//! executed stays mounted all along: a box could not be copied otherwise. A server that ends in between leaves more mounted
+//! than is executed, or at the other place, and a record of what was executed before; a freeze looks, and sets all of it right.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use icebox_lifecycle::BoxId;
+use icebox_wire::boxd::NEXT_PLACE;
 use serde_json::{Value, json};
 
 use super::image::BOXD_IN_BOX;
@@ -27,17 +28,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The longest answer that is read, in bytes.
 const ANSWER_MAX: usize = 16 * 1024;
 
-/// Where a boxd is seen in a box.
-const PLACES: [&str; 2] = [BOXD_IN_BOX, "/usr/lib/icebox/boxd-2"];
-
-/// What a box's first process executes.
-pub(super) struct Executed {
-    /// With its checksum.
-    pub(super) record: Record,
-    /// Where that is seen in the box.
-    pub(super) place: &'static str,
-}
-
 pub(super) fn renew(host: &Host, id: BoxId) -> Result<(), Trouble> {
     let pid = host.require_first_process(id)?;
     let cgroup = host.hierarchies.of(id);
@@ -46,19 +36,17 @@ pub(super) fn renew(host: &Host, id: BoxId) -> Result<(), Trouble> {
     }
     // What an earlier try left is out of the way then.
     let before = settled(host, id, pid)?;
-    let free = PLACES.into_iter().find(|place| *place != before.place);
-    let free = free.unwrap_or(BOXD_IN_BOX);
-    let (new, owner) = (host.images.boxd(&host.boxd), before.record.uid_base);
-    mount::add_file(pid, &new, free, owner).when("put the new boxd in")?;
+    let new = host.images.boxd(&host.boxd);
+    mount::add_file(pid, &new, NEXT_PLACE, before.uid_base).map_err(no_room_for_it)?;
     reached("renew.mounted", None);
-    let restarted = restart(host, id, pid, free);
+    let restarted = restart(host, id, pid);
     reached("renew.restarted", None);
     // If it has not happened by now, it cannot any more: the new one is taken away again.
     let after = settled(host, id, pid);
     reached("renew.settled", None);
     match (restarted, after) {
         (Ok(()), Ok(_)) => Ok(()),
-        (Err(_), Ok(after)) if after.place == free => Ok(()),
+        (Err(_), Ok(after)) if after.boxd != before.boxd => Ok(()),
         (Err(trouble), _) => Err(trouble),
         (Ok(()), Err(trouble)) => Err(Trouble::Failed(format!(
             "boxd is the new one, but not all is in order after it, so ask once more: {trouble}"
@@ -66,19 +54,30 @@ pub(super) fn renew(host: &Host, id: BoxId) -> Result<(), Trouble> {
     }
 }
 
-/// What the box executes, written down, and nothing but that mounted in its places.
-pub(super) fn settled(host: &Host, id: BoxId, pid: u32) -> Result<Executed, Trouble> {
-    let record = executed(host, id, pid)?;
+/// What the box executes, written down, in its place, and nothing else of that kind mounted.
+pub(super) fn settled(host: &Host, id: BoxId, pid: u32) -> Result<Record, Trouble> {
     let link = fs::read_link(format!("/proc/{pid}/exe")).when("look what the box executes")?;
-    let place = PLACES.into_iter().find(|place| link == Path::new(place));
-    let place = place.ok_or_else(|| {
+    let is_next = link == Path::new(NEXT_PLACE);
+    if !is_next && link != Path::new(BOXD_IN_BOX) {
         let seen = link.display();
-        Trouble::Refused(format!("its first process is {seen}, and no boxd"))
-    })?;
-    for other in PLACES.into_iter().filter(|other| *other != place) {
-        mount::remove_file(pid, other).when("take a boxd out of the box")?;
+        let words = format!("the box's first process is {seen}, and no boxd of this server");
+        return Err(Trouble::Refused(words));
     }
-    Ok(Executed { record, place })
+    let record = executed(host, id, pid)?;
+    let moved = if is_next {
+        mount::remove_file(pid, BOXD_IN_BOX)
+            .and_then(|()| mount::move_file(pid, NEXT_PLACE, BOXD_IN_BOX))
+    } else {
+        mount::remove_file(pid, NEXT_PLACE)
+    };
+    moved.when("put the box's boxd into its place")?;
+    Ok(record)
+}
+
+fn no_room_for_it(error: io::Error) -> Trouble {
+    Trouble::Failed(format!(
+        "the new boxd cannot be put at {NEXT_PLACE} in the box, where nothing else should be: {error}"
+    ))
 }
 
 /// Writes down what the box executes, where that is another boxd than its record says.
@@ -110,12 +109,12 @@ fn executes(pid: u32, boxd: &Path) -> io::Result<bool> {
     }
 }
 
-/// Has boxd execute what is at `place`.
-fn restart(host: &Host, id: BoxId, pid: u32, place: &str) -> Result<(), Trouble> {
-    ask(pid, "Restart", &json!({ "program": place }))?;
+/// Has boxd execute the next one.
+fn restart(host: &Host, id: BoxId, pid: u32) -> Result<(), Trouble> {
+    ask(pid, "Restart", &json!({ "next": true }))?;
     boot::wait_for_boxd(host, id)?;
     let link = fs::read_link(format!("/proc/{pid}/exe")).when("look what the box executes")?;
-    if link == Path::new(place) {
+    if link == Path::new(NEXT_PLACE) {
         return Ok(());
     }
     Err(Trouble::Failed(

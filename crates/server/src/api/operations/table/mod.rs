@@ -115,9 +115,9 @@ fn boxes() -> Vec<Operation> {
             .refuses(NEEDS_BOX)
             .tools(&["sandbox_wake"]),
         post("/v1/boxes/{id}/renew", "renewBox", "Give a box the daemon that new boxes get", boxes::renew)
-            .about("May be repeated. A box that is woken from memory carries the daemon that it froze with, also after an update of \
-                    the server. What runs in it goes on, with its output and its deadlines; terminals and streams of E2B's clients \
-                    end and can be opened again.")
+            .about("May be repeated: a box that has it already is left as it is, and not woken. A box that is woken from memory carries \
+                    the daemon that it froze with, also after an update of the server. What runs in it goes on, with its output and \
+                    its deadlines, and so do terminals; streams of E2B's clients end and can be opened again.")
             .refuses(NEEDS_BOX)
             .refuses(&[Kind::RenewFailed]),
         post("/v1/boxes/{id}/fork", "forkBox", "New boxes with this one's memory and files", snapshots::fork)
