@@ -374,12 +374,8 @@ impl Driver for Fake {
     }
 
     async fn renew(&self, id: BoxId) -> Result<(), DriverError> {
-        let act = move |world: &mut World| match world.get(id)?.processes {
-            Processes::Running => Ok(()),
-            Processes::Stopped => Err(DriverError::Failed("it stands still".to_owned())),
-            Processes::Absent => Err(DriverError::Gone("nothing of it runs".to_owned())),
-        };
-        self.play(Step::Renew, id, act).await
+        self.play(Step::Renew, id, move |world| world.renew(id))
+            .await
     }
 
     /// New boxes always get another one.

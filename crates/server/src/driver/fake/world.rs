@@ -43,6 +43,14 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn renew(&mut self, id: BoxId) -> Result<(), DriverError> {
+        match self.get(id)?.processes {
+            Processes::Running => Ok(()),
+            Processes::Stopped => Err(DriverError::Failed("it stands still".to_owned())),
+            Processes::Absent => Err(DriverError::Gone("nothing of it runs".to_owned())),
+        }
+    }
+
     pub(super) fn save(
         &mut self,
         id: BoxId,
