@@ -275,6 +275,7 @@ def lives(box):
     assert len(listed["boxes"]) == 4, listed
     call("GET", "/v1/boxes", query="limit=1")
     call("POST", at + "/wake", box, body={"waitForCapacitySec": 5})
+    call("POST", at + "/renew", box)
     call("POST", at + "/stop", forks[0]["box"]["id"])
     call("DELETE", at, box)
     events = call("GET", "/v1/events", query="since=0")
