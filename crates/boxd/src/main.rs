@@ -49,7 +49,7 @@ use crate::files::{FilesystemService, Transfers};
 use crate::own_service::OwnService;
 use crate::process_service::ProcessService;
 use crate::restart::gate;
-use crate::restart::{COULD_TAKE_OVER, Kept, LAST_ANSWERS, Restarter};
+use crate::restart::{COULD_TAKE_OVER, LAST_ANSWERS, Lasting, Restarter};
 use crate::starter::Starter;
 
 /// How many threads wait for disks at most, transfers apart. They end when idle for 10 s.
@@ -129,11 +129,11 @@ fn box_wide_variables() -> BTreeMap<String, String> {
 async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
     let mut told_to_end = pin!(told_to_end()?);
-    let kept = match args.take_over {
-        None => Kept::begin(args)?,
-        Some(from) => Kept::take_over(args, from)?,
+    let lasting = match args.take_over {
+        None => Lasting::begin(args)?,
+        Some(from) => Lasting::take_over(args, from)?,
     };
-    let reaped = Arc::clone(&kept.table);
+    let reaped = Arc::clone(&lasting.table);
     tokio::spawn(async move {
         while children.recv().await.is_some() {
             reaped.reap();
@@ -144,18 +144,18 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
         writeln!(
             io::stdout(),
             "boxd listens on {}",
-            kept.listener.local_addr()?
+            lasting.listener.local_addr()?
         )?;
     }
-    let settings = Arc::clone(&kept.settings);
+    let settings = Arc::clone(&lasting.settings);
     let starter = Starter::new(
-        Arc::clone(&kept.table),
+        Arc::clone(&lasting.table),
         settings,
         env,
         args.work_dir.clone(),
     );
     let starter = Arc::new(starter);
-    let restarter = Arc::new(Restarter::new(kept));
+    let restarter = Arc::new(Restarter::new(lasting));
     let app = router(&starter, &restarter, args);
     loop {
         tokio::select! {
@@ -173,7 +173,7 @@ async fn run(args: &Args, env: BTreeMap<String, String>) -> io::Result<()> {
 
 /// Serves until the gate is closed, and the last answers are given.
 async fn serve(restarter: &Arc<Restarter>, app: axum::Router) -> io::Result<()> {
-    let listener = TcpListener::from_std(restarter.kept().listener.try_clone()?)?;
+    let listener = TcpListener::from_std(restarter.lasting().listener.try_clone()?)?;
     let listener = listener.tap_io(|connection| {
         // Only latency depends on it.
         drop(connection.set_nodelay(true));
@@ -230,7 +230,7 @@ fn router(starter: &Arc<Starter>, restarter: &Arc<Restarter>, args: &Args) -> ax
         )))
         .add_service(Arc::new(FilesystemService::new(
             Arc::clone(&starter.settings),
-            Arc::clone(&restarter.kept().watchers),
+            Arc::clone(&restarter.lasting().watchers),
             Arc::clone(gate),
         )));
     let limits = Limits::default()

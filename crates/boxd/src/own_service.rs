@@ -61,7 +61,7 @@ impl OwnService {
     }
 
     fn life(&self) -> &Life {
-        &self.restarter.kept().life
+        &self.restarter.lasting().life
     }
 
     fn find(&self, id: &str) -> Result<Arc<Proc>, Error> {

@@ -20,7 +20,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::{
-    BoxdClient, ConfigureRequest, ConnectError, ErrorCode, ProcInfo, ProcsRequest, WaitRequest,
+    BoxdClient, ConfigureRequest, ConnectError, ErrorCode, OutputRequest, OutputResponse, ProcInfo,
+    ProcsRequest, WaitRequest,
 };
 
 use crate::driver::{BOXD_PORT, Driver, Stream};
@@ -168,6 +169,19 @@ impl Boxds {
         let request = ProcsRequest::default();
         let answer = self.client(id).procs_with_options(request, options).await?;
         Ok(answer.into_owned().procs.into_iter().collect())
+    }
+
+    /// Kept output of a command, from an offset; waits for it as long as the request says.
+    pub async fn output(
+        &self,
+        id: BoxId,
+        request: OutputRequest,
+    ) -> Result<OutputResponse, ConnectError> {
+        let limit = Duration::from_millis(request.wait_ms) + SLACK;
+        let options = CallOptions::default().with_timeout(limit);
+        let client = self.client(id);
+        let answer = client.output_with_options(request, options).await?;
+        Ok(answer.into_owned())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BoxId, Transport>> {

@@ -395,7 +395,8 @@ impl Drop for Instance {
                 self.data.display()
             );
         }
-        if let Err(error) = self.kill() {
+        // In good order: the last one takes the groups that boxes stood in with it.
+        if let Err(error) = self.stop() {
             eprintln!(
                 "the server of {} could not be ended: {error:#}",
                 self.data.display()

@@ -64,11 +64,7 @@ impl Acting {
         self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let at_work = AtWork::begin();
-        let done = tokio::task::spawn_blocking(move || {
-            let _until_the_end = at_work;
-            self.run(work)
-        });
+        let done = tokio::task::spawn_blocking(AtWork::over(move || self.run(work)));
         done.await
             .map_err(|error| Error::ActAs(io::Error::from(error)))?
     }

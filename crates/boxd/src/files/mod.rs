@@ -71,14 +71,10 @@ impl Transfers {
 
 /// Runs `work` on a thread of its own.
 fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    let at_work = AtWork::begin();
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || {
-            let _until_the_end = at_work;
-            work();
-        });
+        .spawn(AtWork::over(work));
     thread
         .map(drop)
         .map_err(|error: io::Error| Error::Limit(format!("cannot start a thread: {error}")))

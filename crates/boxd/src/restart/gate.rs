@@ -40,6 +40,15 @@ impl AtWork {
         AT_WORK.send_modify(|count| *count += 1);
         Self(())
     }
+
+    /// The same work, which is under way from now to its end, wherever it is done.
+    pub(crate) fn over<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+        let at_work = Self::begin();
+        move || {
+            let _until_the_end = at_work;
+            work()
+        }
+    }
 }
 
 impl Drop for AtWork {

@@ -6,7 +6,7 @@
 
 pub(crate) mod gate;
 mod inherited;
-mod kept;
+mod lasting;
 mod left;
 mod trial;
 
@@ -22,7 +22,7 @@ use icebox_wire::boxd::NEXT_PLACE;
 
 use self::gate::Gate;
 pub(crate) use self::inherited::Inherited;
-pub(crate) use self::kept::Kept;
+pub(crate) use self::lasting::Lasting;
 pub(crate) use self::trial::{COULD_TAKE_OVER, could_take_over};
 use crate::args::{TAKE_OVER, TakeOver};
 use crate::error::Error;
@@ -38,7 +38,7 @@ const MEMORY_MAX: u64 = 64 << 20;
 
 /// Restarts boxd.
 pub(crate) struct Restarter {
-    kept: Kept,
+    lasting: Lasting,
     gate: Arc<Gate>,
     /// What is executed next.
     program: Mutex<OsString>,
@@ -46,17 +46,17 @@ pub(crate) struct Restarter {
 
 impl Restarter {
     /// For what there is.
-    pub(crate) fn new(kept: Kept) -> Self {
+    pub(crate) fn new(lasting: Lasting) -> Self {
         Self {
-            kept,
+            lasting,
             gate: Arc::new(Gate::new()),
             program: Mutex::default(),
         }
     }
 
     /// What goes on over a restart.
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.kept
+    pub(crate) fn lasting(&self) -> &Lasting {
+        &self.lasting
     }
 
     /// Closed when boxd is about to restart.
@@ -77,7 +77,7 @@ impl Restarter {
         if self.gate.is_closed() {
             return Err(Error::Limit("boxd restarts already".to_owned()));
         }
-        let in_memory = self.kept.table.bytes_in_memory();
+        let in_memory = self.lasting.table.bytes_in_memory();
         if in_memory > MEMORY_MAX {
             return Err(Error::Limit(format!(
                 "commands have {} MiB of input that they have not read and of output that is in memory; boxd restarts with {} at most: \
@@ -86,7 +86,7 @@ impl Restarter {
                 MEMORY_MAX >> 20
             )));
         }
-        trial::try_out(&program, &self.kept)?;
+        trial::try_out(&program, &self.lasting)?;
         *self.program() = program;
         self.gate.close();
         Ok(())
@@ -99,11 +99,11 @@ impl Restarter {
     }
 
     fn become_program(&self) -> io::Result<Infallible> {
-        let mut open = self.kept.table.descriptors();
-        let file = self.kept.leave(true)?;
+        let mut open = self.lasting.table.descriptors();
+        let file = self.lasting.leave(true)?;
         let from = TakeOver {
             left_fd: file.as_raw_fd(),
-            listener_fd: self.kept.listener.as_raw_fd(),
+            listener_fd: self.lasting.listener.as_raw_fd(),
         };
         open.push(from.listener_fd);
         let program = self.program().clone();

@@ -11,7 +11,7 @@ use icebox_wire::boxd::TAKES_OVER;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::inherited::take;
-use super::kept::Kept;
+use super::lasting::Lasting;
 use super::left::Left;
 use crate::clock;
 use crate::error::Error;
@@ -36,8 +36,8 @@ pub(crate) fn could_take_over(fd: RawFd) -> io::Result<()> {
 }
 
 /// Has the program look at what it would take over. Blocks: nothing may change meanwhile, and nobody else may reap it.
-pub(super) fn try_out(program: &OsStr, kept: &Kept) -> Result<(), Error> {
-    let file = kept.leave(false).map_err(Error::Restart)?;
+pub(super) fn try_out(program: &OsStr, lasting: &Lasting) -> Result<(), Error> {
+    let file = lasting.leave(false).map_err(Error::Restart)?;
     let said = memfd_create("boxd-said", MemfdFlags::CLOEXEC);
     let said = said
         .map(File::from)

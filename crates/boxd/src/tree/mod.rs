@@ -136,12 +136,7 @@ async fn write(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let at_work = AtWork::begin();
-    let work = move || {
-        let _until_the_end = at_work;
-        work()
-    };
-    match tokio::task::spawn_blocking(work).await {
+    match tokio::task::spawn_blocking(AtWork::over(work)).await {
         Ok(done) => done,
         Err(error) => Err(Error::Failed {
             what: "the work was given up".to_owned(),

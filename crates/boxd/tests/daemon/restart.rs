@@ -17,6 +17,8 @@ use icebox_wire::process::{
     UpdateRequest, pty,
 };
 
+use tokio::task::JoinHandle;
+
 use crate::harness::{Answer, Boxd, alive, head, line, proc, text, until, within};
 use crate::processes::{Whole, next, start_line, stdin, tag, typed};
 
@@ -39,6 +41,23 @@ impl Boxd {
             (&before.start_id, before.started_ms)
         );
         after
+    }
+
+    /// Asks for a restart that something is in the way of.
+    async fn restart_that_waits(&self) -> JoinHandle<Result<(), ConnectError>> {
+        let own = self.own();
+        let restart = async move { own.restart(RestartRequest::default()).await.map(drop) };
+        let restarting = tokio::spawn(restart);
+        // Only so that one which would not wait has time to show it.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!restarting.is_finished());
+        restarting
+    }
+
+    async fn restart_that_waited(&self, restarting: JoinHandle<Result<(), ConnectError>>) {
+        let restarted = within(restarting).await.expect("no panic");
+        restarted.expect("restarts");
+        self.reconnect();
     }
 
     /// Asks until it is not sent away any more.
@@ -428,21 +447,13 @@ async fn input_that_is_half_taken_is_waited_for() {
         rustix::io::ioctl_fionread(&pipe).is_ok_and(|bytes| bytes >= 65_536)
     })
     .await;
-    let own = boxd.own();
-    let restarting =
-        tokio::spawn(async move { own.restart(RestartRequest::default()).await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!restarting.is_finished());
+    let restarting = boxd.restart_that_waits().await;
     touch(&boxd, "read");
     within(sending)
         .await
         .expect("no panic")
         .expect("all is taken");
-    within(restarting)
-        .await
-        .expect("no panic")
-        .expect("restarts");
-    boxd.reconnect();
+    boxd.restart_that_waited(restarting).await;
     boxd.answered().await;
     let mut procs = within(boxd.own().procs(ProcsRequest::default()))
         .await
@@ -473,11 +484,7 @@ async fn files_on_their_way_are_waited_for() {
             .is_some()
     })
     .await;
-    let own = boxd.own();
-    let restarting =
-        tokio::spawn(async move { own.restart(RestartRequest::default()).await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!restarting.is_finished());
+    let restarting = boxd.restart_that_waits().await;
     assert_eq!(
         boxd.run("echo on").await.stdout_tail,
         b"on\n",
@@ -488,11 +495,7 @@ async fn files_on_their_way_are_waited_for() {
         .await
         .expect("no panic");
     assert_eq!(answer.status, 200, "{}", answer.text());
-    within(restarting)
-        .await
-        .expect("no panic")
-        .expect("restarts");
-    boxd.reconnect();
+    boxd.restart_that_waited(restarting).await;
     assert_eq!(boxd.answered().await.restarts, 1);
     assert!(std::fs::read(boxd.at("large")).expect("the file") == content);
 }

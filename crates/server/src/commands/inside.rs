@@ -215,10 +215,9 @@ impl Commands {
             max_bytes: OUTPUT,
             ..boxd::OutputRequest::default()
         };
-        let options = CallOptions::default().with_timeout(QUICK);
-        let client = self.0.boxds.client(id);
-        let answer = client.output_with_options(request, options).await.ok()?;
-        Some(String::from_utf8_lossy(&answer.into_owned().data).into_owned())
+        let answer = tokio::time::timeout(QUICK, self.0.boxds.output(id, request)).await;
+        let answer = answer.ok()?.ok()?;
+        Some(String::from_utf8_lossy(&answer.data).into_owned())
     }
 }
 

@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use connectrpc::client::CallOptions;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd;
 use icebox_wire::rest::ProcView;
 use tokio::time::Instant;
 
-use super::exec::{QUICK, is_own, proc_view, said};
+use super::exec::{is_own, proc_view, said};
 use super::output::{OutputRequest, StreamName, gap};
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, wait};
@@ -172,10 +171,8 @@ impl Commands {
             max_bytes: PIECE,
             ..boxd::OutputRequest::default()
         };
-        let options = CallOptions::default().with_timeout(QUICK);
-        let client = self.0.boxds.client(id);
-        let answer = client.output_with_options(request, options).await;
-        let answer = answer.map_err(|error| said(&error))?.into_owned();
+        let answer = self.0.boxds.output(id, request).await;
+        let answer = answer.map_err(|error| said(&error))?;
         let gap = gap(offset, &answer);
         Ok(Seen::Output(Look {
             offset: answer.data_offset,

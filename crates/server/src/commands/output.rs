@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use connectrpc::client::CallOptions;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::{self, OutputResponse, Stream};
 
@@ -18,8 +17,6 @@ use crate::engine::CallUnderWay;
 const PIECE: u32 = 256 * 1024;
 /// How long one question waits for more output.
 const FOLLOW_WAIT: Duration = Duration::from_secs(30);
-/// How much longer the daemon may take to answer.
-const SLACK: Duration = Duration::from_secs(15);
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -149,15 +146,7 @@ impl Reading {
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             ..boxd::OutputRequest::default()
         };
-        let attempt = || {
-            let client = self.commands.0.boxds.client(self.id);
-            let request = request.clone();
-            async move {
-                let options = CallOptions::default().with_timeout(wait + SLACK);
-                let answer = client.output_with_options(request, options).await?;
-                Ok(answer.into_owned())
-            }
-        };
+        let attempt = || self.commands.0.boxds.output(self.id, request.clone());
         self.commands
             .ask_daemon(&self.call, self.id, false, attempt)
             .await

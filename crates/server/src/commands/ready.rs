@@ -3,11 +3,9 @@
 
 use std::time::Duration;
 
-use connectrpc::client::CallOptions;
 use icebox_lifecycle::BoxId;
 use icebox_wire::boxd::{self, OutputResponse, Stream};
 
-use super::exec::QUICK;
 use super::jobs::Waited;
 use super::trouble::{Kind, Trouble};
 use super::{Caller, Commands, check};
@@ -237,15 +235,8 @@ impl Commands {
             wait_ms: u64::try_from(LISTEN.as_millis()).unwrap_or(u64::MAX),
             ..boxd::OutputRequest::default()
         };
-        self.ask_daemon(call, id, false, || {
-            let (client, request) = (self.0.boxds.client(id), request.clone());
-            async move {
-                let options = CallOptions::default().with_timeout(LISTEN + QUICK);
-                let answer = client.output_with_options(request, options).await?;
-                Ok(answer.into_owned())
-            }
-        })
-        .await
+        let attempt = || self.0.boxds.output(id, request.clone());
+        self.ask_daemon(call, id, false, attempt).await
     }
 
     /// A command as it is now, with whether it is up.

@@ -9,9 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use connectrpc::client::CallOptions;
 use icebox_lifecycle::{BoxId, State};
-use icebox_wire::boxd::{
-    ConnectError, ErrorCode, OutputRequest, OutputResponse, ProcsRequest, Stream,
-};
+use icebox_wire::boxd::{ConnectError, ErrorCode, OutputRequest, OutputResponse, Stream};
 use icebox_wire::process::process_event;
 use icebox_wire::process::process_input::Input;
 use icebox_wire::process::process_selector::Selector;
@@ -240,19 +238,9 @@ impl Commands {
 
     /// What the daemon calls a process.
     async fn named(&self, call: &CallUnderWay, id: BoxId, pid: u32) -> Result<Arc<str>, Trouble> {
-        let answer = self
-            .ask_daemon(call, id, false, || {
-                let client = self.0.boxds.client(id);
-                async move {
-                    let options = CallOptions::default().with_timeout(QUICK);
-                    let request = ProcsRequest::default();
-                    let answer = client.procs_with_options(request, options).await?;
-                    Ok(answer.into_owned())
-                }
-            })
-            .await?;
+        let procs = self.ask_daemon(call, id, false, || self.0.boxds.procs(id));
         // The newest comes first.
-        let found = answer.procs.into_iter().find(|proc| proc.pid == pid);
+        let found = procs.await?.into_iter().find(|proc| proc.pid == pid);
         let found = found.ok_or_else(|| Trouble::internal(&"the daemon knows no such shell"))?;
         Ok(found.exec_id.into())
     }
@@ -320,10 +308,7 @@ impl Commands {
             wait_ms: u64::try_from(MORE_WITHIN.as_millis()).unwrap_or(u64::MAX),
             ..OutputRequest::default()
         };
-        let options = CallOptions::default().with_timeout(MORE_WITHIN + QUICK);
-        let client = self.0.boxds.client(shell.id);
-        let more = client.output_with_options(request, options).await?;
-        Ok(more.into_owned())
+        self.0.boxds.output(shell.id, request).await
     }
 
     async fn exit_code(&self, shell: &Shell) -> Option<i32> {

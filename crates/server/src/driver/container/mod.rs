@@ -280,9 +280,8 @@ impl Driver for ContainerDriver {
     }
 
     async fn is_outdated(&self, id: BoxId) -> bool {
-        let record = record::Record::load(&self.host.paths.of(id));
-        let record = record.ok().flatten();
-        record.is_some_and(|record| record.boxd != self.host.boxd)
+        let outdated = move |host: &Host| Ok(host.record(id)?.boxd != host.boxd);
+        self.beside(outdated).await.unwrap_or(false)
     }
 
     async fn destroy(&self, id: BoxId, keep_files: bool) -> Result<(), DriverError> {

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::table::Table;
 
 /// Everything that does.
-pub(crate) struct Kept {
+pub(crate) struct Lasting {
     pub(crate) listener: TcpListener,
     pub(crate) settings: Arc<Settings>,
     pub(crate) table: Arc<Table>,
@@ -24,7 +24,7 @@ pub(crate) struct Kept {
     pub(crate) watchers: Arc<Watchers>,
 }
 
-impl Kept {
+impl Lasting {
     /// Of a boxd that starts.
     pub(crate) fn begin(args: &Args) -> io::Result<Self> {
         let listener = TcpListener::bind(args.listen)?;
